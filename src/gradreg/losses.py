@@ -1,0 +1,56 @@
+"""Losses with one value an image.
+
+The margin is negative exactly when the image is classified correctly, so 0 is the ℓ₀ of the paper's Prop. 2.2.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gradreg.errors import ConfigError
+from gradreg.norms import at_least_single
+
+
+def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross entropy of each image, in single precision at least: bf16 keeps two digits of a loss."""
+    return F.cross_entropy(logits.to(at_least_single(logits.dtype)), y, reduction="none")
+
+
+def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
+    """max_{i≠c} f_i − f_c, the modified Carlini-Wagner loss of §2.2; top-k: the k-th largest f_i instead.
+
+    `scores` are logits or probabilities. The true class is taken out before sorting, so the value is the true margin
+    for misclassified images too: "the (k+1)-th largest of all minus f_c" is 0, with a zero gradient, at rank k + 1.
+    """
+    return _rivals(scores, y, topk).topk(topk).values[:, -1] - _own(scores, y)
+
+
+def probability_margin(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
+    """The margin on softmax probabilities, the loss of the paper's bounds; it lies in [−1, 1]."""
+    return margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, topk)
+
+
+def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0) -> Tensor:
+    """The margin with log Σ exp(βf_i)/β over i ≠ c for the maximum: smooth, and never below the margin.
+
+    So a negative soft margin proves a correct classification, and a bound built on it is sound. It exceeds the
+    margin by at most log(classes − 1)/β. (A softmax-weighted mean of the scores is smooth too, but lies *below* it.)
+    """
+    if sharpness <= 0:
+        raise ConfigError(f"sharpness is {sharpness}, but a soft maximum needs a positive one; 10 is usual.")
+    rivals = _rivals(scores, y, 1)
+    # Relative to the largest rival, the logarithm is of at least 1: the excess cannot round below zero.
+    largest = rivals.detach().amax(1, keepdim=True)
+    excess = torch.logsumexp(sharpness * (rivals - largest), 1) / sharpness
+    return largest.squeeze(1) + excess - _own(scores, y)
+
+
+def _own(scores: Tensor, y: Tensor) -> Tensor:
+    return scores.gather(1, y[:, None]).squeeze(1)
+
+
+def _rivals(scores: Tensor, y: Tensor, topk: int) -> Tensor:
+    classes = scores.shape[1]
+    if not 1 <= topk < classes:
+        raise ConfigError(f"topk is {topk}, but a margin over {classes} classes needs 1 ≤ topk < {classes}.")
+    return scores.scatter(1, y[:, None], -torch.inf)
