@@ -1,0 +1,73 @@
+"""A wrong call gets one sentence that says what was wrong and what to do."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gradreg import ConfigError, ModelError, regularized_loss
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "either lam=.* or eps="),
+    ({"lam": 1.0, "eps": 0.1}, "either lam=.* or eps="),
+    ({"lam": -1.0}, "lam is -1.0"),
+    ({"eps": 0.1, "weight": float("nan")}, "weight is nan"),
+    ({"lam": 1.0, "weight": 2.0}, "weight= multiplies eps="),
+    ({"eps": 0.1, "squared": True}, "unsquared"),
+    ({"eps": 0.1, "scale": "paper"}, "true dual norm"),
+    ({"lam": 1.0, "scale": "true"}, "'paper' or 'dual'"),
+    ({"lam": 1.0, "threat": "l3"}, "no threat 'l3'"),
+    ({"lam": 1.0, "h": 0.0}, "h is 0.0"),
+    ({"lam": 1.0, "h": torch.ones(3)}, "one step an image"),
+    ({"lam": 1.0, "order": 3}, "order is 3"),
+    ({"lam": 1.0, "method": "exact"}, "method is 'exact'"),
+    ({"lam": 1.0, "autocast": True}, "autocast is True"),
+    ({"lam": 1.0, "bn": "eval"}, "bn is 'eval'"),
+    ({"lam": 1.0, "lazy": 0, "step": 0}, "lazy ≥ 1"),
+    ({"lam": 1.0, "fraction": 0.0, "step": 0}, "0 < fraction"),
+    ({"lam": 1.0, "lazy": 4}, "need step="),
+    ({"lam": 1.0, "fraction": 0.5}, "need step="),
+    ({"lam": 1.0, "criterion": nn.CrossEntropyLoss()}, "reduction='none'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WRONG)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    with pytest.raises(ConfigError, match=message) as caught:
+        regularized_loss(model, torch.rand(2, 1, 2, 2), torch.tensor([0, 1]), **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (torch.rand(4), torch.tensor([0]), "batch of float images"),
+        (torch.zeros(2, 4, dtype=torch.uint8), torch.tensor([0, 1]), "batch of float images"),
+        (torch.rand(2, 4), torch.tensor([0]), "2 images and 1 labels"),
+        (torch.rand(0, 4), torch.tensor([], dtype=torch.int64), "0 images"),
+    ],
+)
+def test_wrong_batches(x: torch.Tensor, y: torch.Tensor, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        regularized_loss(nn.Linear(4, 3), x, y, lam=1.0)
+
+
+def test_frozen_batch_norm_needs_to_see_the_module() -> None:
+    with pytest.raises(ConfigError, match=r"pass the nn\.Module itself"):
+        regularized_loss(lambda x: x, torch.rand(2, 3), torch.tensor([0, 1]), lam=1.0, bn="frozen")
+
+
+def test_inference_mode_is_refused() -> None:
+    with torch.inference_mode(), pytest.raises(ConfigError, match=r"use torch\.no_grad"):
+        regularized_loss(nn.Linear(4, 3), torch.rand(2, 4), torch.tensor([0, 1]), lam=1.0)
+
+
+def test_a_model_that_hides_its_input_is_refused() -> None:
+    layer = nn.Linear(4, 3)
+    for method in ("fd", "double-backprop"):
+        with pytest.raises(ModelError, match="does not depend on the images"):
+            regularized_loss(
+                lambda x: layer(x.detach()), torch.rand(2, 4), torch.tensor([0, 1]), lam=1.0, method=method
+            )

@@ -1,0 +1,72 @@
+"""bf16 keeps two digits of a loss, and a difference over h = 0.01 has its information in the fourth."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gradreg import PrecisionError, regularized_loss
+
+
+@pytest.fixture
+def net() -> nn.Sequential:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.GELU(), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(256, 10)
+    )
+    nn.init.normal_(layers[5].weight, std=0.5)  # type: ignore[arg-type]
+    return layers
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor]:
+    return torch.rand(32, 3, 16, 16), torch.randint(0, 10, (32,))
+
+
+def error(measured: Tensor, reference: Tensor) -> float:
+    return float(((measured.detach() - reference) / reference).abs().median())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("threat", ["l2", "linf"])
+def test_under_autocast_the_estimate_is_that_of_single_precision(
+    dtype: torch.dtype, threat: str, net: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    reference = regularized_loss(net, *batch, threat=threat, lam=1.0)  # type: ignore[arg-type]
+    with torch.autocast("cpu", dtype):
+        out = regularized_loss(net, *batch, threat=threat, lam=1.0)  # type: ignore[arg-type]
+        assert torch.is_autocast_enabled("cpu")
+    out.loss.backward()
+    assert error(out.slope, reference.slope) < 0.02
+    assert error(out.slope, reference.grad_norm / (768**0.5 if threat == "linf" else 1)) < 0.02
+
+
+def test_without_the_guard_bf16_would_be_wrong(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
+    """What every other library would return: the guard has something to guard against."""
+    reference = regularized_loss(net, *batch, lam=1.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = net(batch[0])
+    x = batch[0].clone().requires_grad_()
+    (g,) = torch.autograd.grad(nn.functional.cross_entropy(net(x), batch[1], reduction="sum"), x)
+    d = g / g.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
+    with torch.autocast("cpu", torch.bfloat16):
+        ahead = net(batch[0] + 0.01 * d)
+    losses = [nn.functional.cross_entropy(out.float(), batch[1], reduction="none") for out in (ahead, logits)]
+    assert error((losses[0] - losses[1]) / 0.01, reference.slope) > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_is_refused_below_a_safe_h_and_good_above_it(
+    dtype: torch.dtype, net: nn.Sequential, batch: tuple[Tensor, Tensor]
+) -> None:
+    with torch.autocast("cpu", dtype):
+        with pytest.raises(PrecisionError, match=r"rounding is worth about \d+%.*use h ≥ .*autocast='off'") as caught:
+            regularized_loss(net, *batch, lam=1.0, h=1e-3, autocast="keep")
+        safe = float(str(caught.value).split("h ≥ ")[1].split(",")[0]) * 1.05
+        low = regularized_loss(net, *batch, lam=1.0, h=safe, autocast="keep")
+    assert low.logits.dtype == dtype
+    full = regularized_loss(net, *batch, lam=1.0, h=safe)
+    assert error(low.slope, full.slope) < 0.02
+
+
+def test_a_model_in_half_precision_is_refused(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(PrecisionError, match=r"In bfloat16 .*keep the weights in float32"):
+        regularized_loss(net.bfloat16(), batch[0].bfloat16(), batch[1], lam=1.0)
