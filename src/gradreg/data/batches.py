@@ -1,0 +1,115 @@
+"""Batches for training and evaluation, reproducible from (seed, epoch, batch index) alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from gradreg.data.augment import Spec, per_image, pipeline
+from gradreg.data.decode import Decoder, need_pillow
+from gradreg.data.folder import ImageFolder
+from gradreg.data.images import Images, floats
+from gradreg.data.order import Epochs, Order, generator
+from gradreg.errors import ConfigError, DataError
+
+
+class Batches(Epochs):
+    """Batches of an image set in memory; the bytes are moved to `device` once, and augmented there."""
+
+    def __init__(
+        self,
+        images: Images,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Sequence[Spec] | None = None,
+        drop_last: bool = False,
+        device: torch.device | str | None = None,
+        channels_last: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(Order(len(images), batch_size, shuffle, seed, drop_last, rank, world))
+        self.pixels, self.labels = images.pixels.to(device), images.labels.to(device)
+        self.steps = pipeline(augment)
+        self.channels_last = channels_last
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        epoch, device = self.epoch, self.pixels.device
+        for index, joint in self.joint_batches():
+            share = self.order.share(len(joint))
+            mine = joint[share].to(device)
+            batch = self.pixels[mine]
+            draw = per_image(generator("augment", self.order.seed, epoch, index), len(joint), share, device)
+            for step in self.steps if len(mine) else ():  # no step need be ready for a share of no images
+                batch = step(batch, draw)
+            yield floats(batch, channels_last=self.channels_last), self.labels[mine]
+
+
+class FolderBatches(Epochs):
+    """Batches of an image folder, decoded in `workers` processes; an image's view depends on (seed, epoch, image).
+
+    `augment` may name "crop" (a random resized crop of at least `min_scale` of the image) and "flip". Without "crop" an
+    image is resized and cut at its centre, as for evaluation. Bytes are what travels to `device`.
+    """
+
+    def __init__(
+        self,
+        folder: ImageFolder,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        augment: Sequence[str] | None = None,
+        drop_last: bool = False,
+        size: int | None = None,
+        min_scale: float = 0.25,
+        workers: int = 2,
+        device: torch.device | str | None = None,
+        channels_last: bool = False,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        super().__init__(Order(len(folder), batch_size, shuffle, seed, drop_last, rank, world))
+        need_pillow()
+        if unknown := [name for name in augment or () if name not in ("crop", "flip")]:
+            raise ConfigError(f"image folders are augmented by 'crop' and 'flip', not {unknown[0]!r}")
+        if not 0 < min_scale <= 1:
+            raise ConfigError(f"min_scale is the least share of an image that a crop keeps, in (0, 1], not {min_scale}")
+        self.folder = folder
+        self.size = folder.size if size is None else size
+        self.min_scale = min_scale if "crop" in (augment or ()) else None
+        self.flip = "flip" in (augment or ())
+        self.workers = workers
+        self.device = torch.device("cpu" if device is None else device)
+        self.channels_last = channels_last
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        shares = [joint[self.order.share(len(joint))] for _, joint in self.joint_batches()]
+        paths = self.folder.paths
+        loader = DataLoader(
+            Decoder(self.size, self.min_scale, self.flip, self.order.seed, self.epoch),
+            batch_sampler=([(paths[i], i) for i in share.tolist()] for share in shares),
+            num_workers=self.workers,
+            collate_fn=_as_it_is,
+            pin_memory=self.device.type == "cuda",
+            # The loader draws a seed for its workers, from the global generator unless it is given one.
+            generator=torch.Generator(),
+        )
+        for share, pixels in zip(shares, loader, strict=True):
+            if isinstance(pixels, str):
+                raise DataError(pixels)
+            moved = pixels.to(self.device, non_blocking=True)
+            yield (
+                floats(moved, channels_last=self.channels_last),
+                self.folder.labels[share].to(self.device, non_blocking=True),
+            )
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

@@ -1,0 +1,124 @@
+"""CIFAR-10 (Krizhevsky 2009): 50,000 + 10,000 colour 32x32 images, in either official layout, unpacked or not."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradreg.data import pickles
+from gradreg.data.files import damaged, download, read
+from gradreg.data.images import Images
+from gradreg.errors import DataError
+
+ADDRESS = "https://www.cs.toronto.edu/~kriz/"
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
+TEST = ("test_batch",)
+ROWS = 10_000  # images in each file
+SHAPE = (3, 32, 32)
+VALUES = 3 * 32 * 32
+
+Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+
+class Layout(NamedTuple):
+    """One of the two official forms."""
+
+    folder: str
+    archive: str
+    suffix: str
+    parse: Callable[[bytes, str], Arrays]
+
+    def files(self) -> tuple[str, ...]:
+        """Names of the data files."""
+        return tuple(f"{name}{self.suffix}" for name in TRAIN + TEST)
+
+
+def parse_binary(data: bytes, source: str) -> Arrays:
+    """Rows of a label byte and 3,072 pixel bytes."""
+    row = 1 + VALUES
+    if len(data) != ROWS * row:
+        raise damaged(source, f"it has {len(data)} bytes, {ROWS} images of {row} bytes make {ROWS * row}")
+    table = np.frombuffer(data, np.uint8).reshape(ROWS, row)
+    return table[:, 1:], table[:, 0].astype(np.int64)
+
+
+def parse_python(data: bytes, source: str) -> Arrays:
+    """A pickled dictionary with `data`, rows of 3,072 pixel bytes, and `labels`, a list of numbers."""
+    content = pickles.load(data, source)
+    pixels, labels = content.get("data"), content.get("labels")
+    if not isinstance(pixels, pickles.PickledArray) or not isinstance(labels, list):
+        raise damaged(source, "it has no array 'data' or no list 'labels'")
+    try:
+        return pixels.bytes().reshape(ROWS, VALUES), np.array(labels, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise damaged(source, error) from error
+
+
+BINARY = Layout("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", parse_binary)
+PYTHON = Layout("cifar-10-batches-py", "cifar-10-python.tar.gz", "", parse_python)
+BINARY_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
+
+
+def load(root: Path) -> tuple[Images, Images]:
+    """The training and test parts, from files or an archive in `root`; an archive is downloaded if there is neither."""
+    for layout in (BINARY, PYTHON):
+        for folder in (root / layout.folder, root):
+            if any((folder / name).is_file() for name in layout.files()):
+                return _parts(layout, _from_folder(layout, folder))
+    for layout in (BINARY, PYTHON):
+        if (root / layout.archive).is_file():
+            return _parts(layout, _from_archive(layout, root / layout.archive))
+    wanted = f"CIFAR-10 needs {BINARY.folder}/ or {PYTHON.folder}/ or one of their .tar.gz archives in {root}"
+    download(ADDRESS + BINARY.archive, root / BINARY.archive, BINARY_MD5, wanted)
+    return _parts(BINARY, _from_archive(BINARY, root / BINARY.archive))
+
+
+def _from_folder(layout: Layout, folder: Path) -> dict[str, bytes]:
+    if missing := [name for name in layout.files() if not (folder / name).is_file()]:
+        raise DataError(f"CIFAR-10 in {folder} lacks {', '.join(missing)}: unpack {layout.archive} again")
+    return {str(folder / name): read(folder / name) for name in layout.files()}
+
+
+def _from_archive(layout: Layout, archive: Path) -> dict[str, bytes]:
+    """Data files read straight from the archive: nothing is unpacked to disk, so no path in it can do harm."""
+    wanted = {f"{layout.folder}/{name}" for name in layout.files()}
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if name in wanted and (file := tar.extractfile(member)) is not None:
+                    found[f"{archive}/{name}"] = file.read()
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise damaged(archive, error) from error
+    if len(found) != len(wanted):
+        raise damaged(archive, f"it has {len(found)} of {len(wanted)} data files")
+    return dict(sorted(found.items()))
+
+
+def _parts(layout: Layout, files: dict[str, bytes]) -> tuple[Images, Images]:
+    """Joined in order of file names, which puts the test file last."""
+    checked = [_images(layout, data, source) for source, data in files.items()]
+    return _join(checked[: len(TRAIN)]), _join(checked[len(TRAIN) :])
+
+
+def _images(layout: Layout, data: bytes, source: str) -> Images:
+    pixels, labels = layout.parse(data, source)
+    return Images(torch.from_numpy(pixels.reshape(-1, *SHAPE).copy()), torch.from_numpy(labels), CLASSES, source)
+
+
+def _join(parts: list[Images]) -> Images:
+    return Images(
+        torch.cat([part.pixels for part in parts]),
+        torch.cat([part.labels for part in parts]),
+        CLASSES,
+        source=str(Path(parts[0].source).parent),
+    )

@@ -1,0 +1,127 @@
+"""From an image file to bytes of a fixed size. Pillow is imported when the first file is opened."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from gradreg.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Box = tuple[float, float, float, float]
+
+
+def need_pillow() -> None:
+    """Refuse early: a missing package should not surface from a worker process."""
+    if importlib.util.find_spec("PIL") is None:
+        raise DataError("reading image files needs Pillow, which is not installed: pip install pillow")
+
+
+@dataclass(frozen=True)
+class Decoder(Dataset[Tensor | str]):
+    """Turns (path, position) pairs into a batch of bytes, by a random view or, without `min_scale`, a central one.
+
+    A file that cannot be decoded gives a sentence in place of the batch: an exception that is raised in a worker
+    process would arrive with the worker's traceback glued to its message.
+    """
+
+    size: int
+    min_scale: float | None = None
+    flip: bool = False
+    seed: int = 0
+    epoch: int = 0
+
+    def __getitems__(self, keys: list[tuple[str, int]]) -> Tensor | str:
+        batch = torch.empty((len(keys), 3, self.size, self.size), dtype=torch.uint8)
+        for row, (path, position) in enumerate(keys):
+            try:
+                pixels = np.array(self.view(path, position))
+            except DataError as error:
+                return str(error)
+            batch[row] = torch.from_numpy(pixels).permute(2, 0, 1)
+        return batch
+
+    def view(self, path: str, position: int) -> Image:
+        """The image as the model gets it; randomness depends on (seed, epoch, position) and nothing else."""
+        import PIL.Image
+
+        dice = random.Random(f"{self.seed} {self.epoch} {position}")
+        try:
+            with PIL.Image.open(path) as image:
+                if self.min_scale is None:
+                    view = central_view(image, self.size)
+                else:
+                    view = random_view(image, self.size, self.min_scale, dice)
+        except (OSError, SyntaxError, ValueError, struct.error, PIL.Image.DecompressionBombError) as error:
+            raise DataError(f"{path} cannot be decoded as an image ({error}): replace or remove it") from error
+        if self.flip and dice.random() < 0.5:
+            view = view.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
+        return view
+
+
+def central_view(image: Image, size: int) -> Image:
+    """The short side resized to 1.14 times `size`, then the central square."""
+    short = 114 * size // 100  # in integers: 1.14 * 50 is a hair below 57
+    scale = short / min(image.size)
+    resized = as_rgb(image).resize((round(image.width * scale), round(image.height * scale)), _bilinear())
+    left, top = (resized.width - size) // 2, (resized.height - size) // 2
+    return resized.crop((left, top, left + size, top + size))
+
+
+def random_view(image: Image, size: int, min_scale: float, dice: random.Random) -> Image:
+    """A random box, cut and resized in one call; JPEG is decoded no larger than that needs."""
+    width, height = image.size
+    box = random_box(width, height, min_scale, dice)
+    wanted = size * width / (box[2] - box[0]), size * height / (box[3] - box[1])
+    image.draft(None, (math.ceil(wanted[0]), math.ceil(wanted[1])))
+    x, y = image.width / width, image.height / height
+    scaled = box[0] * x, box[1] * y, min(box[2] * x, image.width), min(box[3] * y, image.height)
+    return as_rgb(image).resize((size, size), _bilinear(), box=scaled)
+
+
+def random_box(width: int, height: int, min_scale: float, dice: random.Random) -> Box:
+    """A box of a uniform share of the area in [min_scale, 1] and a log-uniform aspect in [3/4, 4/3].
+
+    Ten boxes that stick out of a very long image are followed by the largest central one of allowed aspect.
+    """
+    for _ in range(10):
+        area = dice.uniform(min_scale, 1) * width * height
+        aspect = math.exp(dice.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
+        if w <= width and h <= height:
+            left, top = dice.uniform(0, width - w), dice.uniform(0, height - h)
+            return left, top, left + w, top + h
+    w, h = min(width, height * 4 / 3), min(height, width * 4 / 3)
+    return (width - w) / 2, (height - h) / 2, (width + w) / 2, (height + h) / 2
+
+
+def as_rgb(image: Image) -> Image:
+    """Three bytes a pixel, whatever the file holds; transparency is dropped."""
+    import PIL.Image
+
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I;16"):  # Pillow would clip 16-bit greys at 255 instead of scaling them
+        image = PIL.Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ValueError(f"its 32-bit pixels, mode {image.mode}, have no known range")
+    elif "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def _bilinear() -> int:
+    import PIL.Image
+
+    return PIL.Image.Resampling.BILINEAR

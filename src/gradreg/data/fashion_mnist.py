@@ -1,0 +1,76 @@
+"""Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): 60,000 + 10,000 grey 28x28 images of clothes, as idx files."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradreg.data.files import damaged, download, read
+from gradreg.data.images import Images
+from gradreg.errors import DataError
+
+ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+MD5 = {
+    "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+CLASSES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+
+
+def load(root: Path) -> tuple[Images, Images]:
+    """The training and test parts, from `root` or a folder in it; missing files are downloaded."""
+    places = (root, root / "fashion-mnist", root / "FashionMNIST" / "raw")
+    folder = next((place for place in places if any(_find(place, name) for name in MD5)), places[1])
+    files = {name: _find(folder, name) or _fetch(folder, name) for name in MD5}
+    return _part(files, "train"), _part(files, "t10k")
+
+
+def parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
+    """The array of an idx file: 0, 0, a type code (8: bytes), the number of dimensions, their sizes, the values."""
+    header = 4 + 4 * dimensions
+    if data[:4] != bytes((0, 0, 8, dimensions)):
+        raise DataError(
+            f"{source} begins with {data[:4].hex() or 'nothing'}, not with the {bytes((0, 0, 8, dimensions)).hex()} "
+            f"of an idx file of bytes in {dimensions} dimensions"
+        )
+    if len(data) < header:
+        raise damaged(source, "its header is incomplete")
+    shape = tuple(int(size) for size in np.frombuffer(data, ">u4", dimensions, offset=4))
+    if len(data) - header != math.prod(shape):
+        raise damaged(source, f"its header announces {math.prod(shape)} values, {len(data) - header} follow")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _part(files: dict[str, Path], part: str) -> Images:
+    images, labels = files[f"{part}-images-idx3-ubyte"], files[f"{part}-labels-idx1-ubyte"]
+    pixels = torch.from_numpy(parse_idx(read(images), images, 3).copy()).unsqueeze(1)
+    numbers = torch.from_numpy(parse_idx(read(labels), labels, 1).astype(np.int64))
+    return Images(pixels, numbers, CLASSES, source=f"{images} with {labels.name}")
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
+
+
+def _fetch(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.gz"
+    wanted = f"Fashion-MNIST needs {', '.join(f'{each}.gz' for each in MD5)} (or unpacked) in {folder}"
+    download(f"{ADDRESS}{name}.gz", path, MD5[name], wanted)
+    return path

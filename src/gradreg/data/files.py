@@ -1,0 +1,73 @@
+"""Where data files live, and how they are fetched, read and replaced."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import os
+import urllib.request
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gradreg.errors import DataError
+
+TIMEOUT_SECONDS = 30
+
+
+def data_root(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The argument, else $GRADREG_DATA, else a cache folder of the user, which alone is made when it is missing."""
+    chosen = data_dir or os.environ.get("GRADREG_DATA")
+    if chosen:
+        root = Path(chosen).expanduser()
+        if not root.is_dir():
+            raise DataError(f"the data directory {root} does not exist: make it, or name another")
+        return root
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gradreg"
+
+
+def read(path: Path) -> bytes:
+    """The content of a file, unpacked if its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path | str, why: object) -> DataError:
+    """The error for a file that is there but not what it should be."""
+    return DataError(f"{path} is truncated or damaged ({why}): fetch it again")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; it takes the place of `path` only if nothing went wrong."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def download(url: str, path: Path, md5: str, wanted: str) -> None:
+    """Fetch `url` into `path` if its checksum is right; `wanted` says in the error what to put where by hand."""
+    digest = hashlib.md5(usedforsecurity=False)
+    try:
+        with (
+            replacing(path) as temporary,
+            urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response,
+            temporary.open("wb") as file,
+        ):
+            while chunk := response.read(1 << 20):
+                digest.update(chunk)
+                file.write(chunk)
+            if digest.hexdigest() != md5:
+                raise ValueError("its checksum is wrong")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise DataError(f"{wanted}; downloading {url} failed ({error})") from error

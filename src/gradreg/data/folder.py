@@ -1,0 +1,95 @@
+"""Image files of any size, a folder for each class, under train/ and val/ (or test/)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gradreg.data.decode import Decoder, need_pillow
+from gradreg.data.order import holdout
+from gradreg.errors import DataError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """Files and their labels, listed once. `size` is the side of the square that a model is given."""
+
+    paths: tuple[str, ...]
+    labels: Tensor
+    classes: tuple[str, ...]
+    source: str
+    size: int = 224
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def subset(self, index: Tensor | Sequence[int] | slice) -> ImageFolder:
+        """The files at some positions, in the order given."""
+        rows = torch.arange(len(self))[index if isinstance(index, (slice, Tensor)) else list(index)]
+        return replace(self, paths=tuple(self.paths[i] for i in rows.tolist()), labels=self.labels[rows])
+
+    def split(self, n: int, seed: int) -> tuple[ImageFolder, ImageFolder]:
+        """The files that remain when n are held out at random, and the held-out ones."""
+        kept, held = holdout(len(self), n, seed, self.source)
+        return self.subset(kept), self.subset(held)
+
+    def floats(self, index: Tensor | Sequence[int] | slice = slice(None)) -> Tensor:
+        """Central views of the files at some positions (all of them unless told), as float32 in [0, 1]."""
+        need_pillow()
+        pixels = Decoder(self.size).__getitems__([(path, 0) for path in self.subset(index).paths])
+        if isinstance(pixels, str):
+            raise DataError(pixels)
+        return pixels.to(torch.float32).div_(255)
+
+
+def load(root: Path) -> tuple[ImageFolder, ImageFolder]:
+    """The training and test parts under `root`; of val/ and test/ the first that exists."""
+    if not root.is_dir():
+        raise DataError(f"the image folder {root} does not exist")
+    evaluation = next((name for name in ("val", "test") if (root / name).is_dir()), None)
+    if evaluation is None or not (root / "train").is_dir():
+        raise DataError(f"{root} must hold train/ and val/ (or test/), with a folder for each class in both")
+    train, test = listing(root / "train"), listing(root / evaluation)
+    if different := sorted(set(train.classes) ^ set(test.classes)):
+        where = "train" if different[0] in train.classes else evaluation
+        raise DataError(
+            f"the class folders of {root / 'train'} and {root / evaluation} differ: "
+            f"{different[0]!r} is in {where}/ only ({len(different)} such)"
+        )
+    return train, test
+
+
+def listing(part: Path) -> ImageFolder:
+    """The image files under the class folders of `part`, in sorted order at every level."""
+    classes = tuple(sorted(entry.name for entry in os.scandir(part) if _is_class(entry)))
+    if not classes:
+        raise DataError(f"{part} has no class folders: put the images of each class in a folder of its own")
+    paths: list[str] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        files = _image_files(part / name)
+        if not files:
+            raise DataError(f"the class folder {part / name} holds no images ({', '.join(SUFFIXES)})")
+        paths += files
+        labels += [label] * len(files)
+    return ImageFolder(tuple(paths), torch.tensor(labels), classes, source=str(part))
+
+
+def _is_class(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir() and not entry.name.startswith(".")
+
+
+def _image_files(folder: Path) -> list[str]:
+    return sorted(
+        os.path.join(place, name)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.lower().endswith(SUFFIXES) and not name.startswith(".")
+    )

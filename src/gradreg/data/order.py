@@ -1,0 +1,109 @@
+"""Which images make up which batch: a pure function of (seed, epoch, batch index), whatever the number of processes."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradreg.errors import ConfigError, DataError
+
+
+def generator(stream: str, *key: int) -> torch.Generator:
+    """A private generator for one purpose at one place in a run, so that any place can be reached without replay."""
+    digest = hashlib.blake2b(repr((stream, key)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+
+
+def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:
+    """Positions kept and positions held out, each in their old order."""
+    if not 0 < n < count:
+        raise DataError(f"cannot hold out {n} of the {count} images of {source}: ask for 1 to {count - 1}")
+    shuffled = torch.randperm(count, generator=generator("holdout", seed))
+    return shuffled[n:].sort().values, shuffled[:n].sort().values
+
+
+@dataclass(frozen=True)
+class Order:
+    """The batches of every epoch.
+
+    Batch i of `world` processes with batches of `batch_size` is batch i of one process with batches of
+    `world * batch_size`, cut into contiguous shares; this process gets share `rank`. Every process sees the
+    same number of batches. A last batch that is not full is shared as evenly as it can be, which may leave a
+    process with no image at all: training over several processes wants `drop_last`.
+    """
+
+    count: int
+    batch_size: int
+    shuffle: bool = False
+    seed: int = 0
+    drop_last: bool = False
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"a batch needs at least one image, not {self.batch_size}")
+        if not 0 <= self.rank < self.world:
+            raise ConfigError(f"rank {self.rank} is not one of the {self.world} processes 0 to {self.world - 1}")
+        if self.drop_last and self.count < self.joint_size:
+            raise ConfigError(
+                f"{self.count} images do not fill one batch of {self.joint_size}, so dropping the last one "
+                "leaves nothing: use smaller batches or keep the last"
+            )
+
+    @property
+    def joint_size(self) -> int:
+        """Images in a full batch of all processes together."""
+        return self.world * self.batch_size
+
+    def __len__(self) -> int:
+        return self.count // self.joint_size if self.drop_last else -(-self.count // self.joint_size)
+
+    def epoch(self, epoch: int) -> Tensor:
+        """All positions, in the order of this epoch."""
+        if not self.shuffle:
+            return torch.arange(self.count)
+        return torch.randperm(self.count, generator=generator("order", self.seed, epoch))
+
+    def share(self, size: int) -> slice:
+        """Which part of a joint batch of `size` images belongs to this process."""
+        return slice(size * self.rank // self.world, size * (self.rank + 1) // self.world)
+
+
+class Epochs(ABC):
+    """An iterable over the batches of one epoch at a time, as `(pixels in [0, 1], labels)`.
+
+    Iterating twice gives the same batches twice; `set_epoch` moves on. `len` counts the batches of a whole epoch.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.epoch = 0
+        self.first = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch that the next iteration runs through, from its first batch."""
+        self.epoch, self.first = epoch, 0
+
+    def start(self, batch_index: int) -> None:
+        """Let iterations of this epoch begin at a later batch; the earlier ones cost nothing."""
+        if not 0 <= batch_index <= len(self):
+            raise ConfigError(f"cannot start at batch {batch_index} of an epoch of {len(self)} batches")
+        self.first = batch_index
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
+
+    def joint_batches(self) -> Iterator[tuple[int, Tensor]]:
+        """Index and positions of each batch of all processes together, from the start batch on."""
+        positions, size = self.order.epoch(self.epoch), self.order.joint_size
+        for index in range(self.first, len(self)):
+            yield index, positions[index * size : (index + 1) * size]
