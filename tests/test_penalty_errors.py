@@ -19,7 +19,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lam": 1.0, "scale": "true"}, "'paper' or 'dual'"),
     ({"lam": 1.0, "threat": "l3"}, "no threat 'l3'"),
     ({"lam": 1.0, "h": 0.0}, "h is 0.0"),
-    ({"lam": 1.0, "h": torch.ones(3)}, "one step an image"),
+    ({"lam": 1.0, "h": torch.ones(3)}, "one length for all 2 images or one each"),
     ({"lam": 1.0, "order": 3}, "order is 3"),
     ({"lam": 1.0, "method": "exact"}, "method is 'exact'"),
     ({"lam": 1.0, "autocast": True}, "autocast is True"),

@@ -141,6 +141,9 @@ def test_each_image_may_have_its_own_h(smooth_net: nn.Module, batch: Batch) -> N
     mixed = regularized_loss(smooth_net, *batch, lam=1.0, h=h).slope
     single = [regularized_loss(smooth_net, *batch, lam=1.0, h=step).slope[i] for i, step in enumerate(h.tolist())]
     assert_close(mixed, torch.stack(single), rtol=1e-11, atol=0)
+    part = regularized_loss(smooth_net, *batch, lam=1.0, h=h, fraction=0.5, step=1).slope
+    looked = ~part.isnan()
+    assert_close(part[looked], mixed[looked], rtol=1e-11, atol=0)
 
 
 def test_the_difference_at_the_sign_direction_is_fgsm(smooth_net: nn.Module, batch: Batch) -> None:

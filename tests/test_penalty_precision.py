@@ -39,6 +39,15 @@ def test_under_autocast_the_estimate_is_that_of_single_precision(
     assert error(out.slope, reference.grad_norm / (768**0.5 if threat == "linf" else 1)) < 0.02
 
 
+def test_half_precision_images_are_moved_in_full_precision(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
+    """A bf16 pixel near 1 moves in steps of 1/256, and h = 0.01 in l2 is far less than that a pixel."""
+    x = batch[0].bfloat16()
+    reference = regularized_loss(net, x.float(), batch[1], lam=1.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = regularized_loss(net, x, batch[1], lam=1.0)
+    assert error(out.slope, reference.slope) < 1e-4
+
+
 def test_without_the_guard_bf16_would_be_wrong(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
     """What every other library would return: the guard has something to guard against."""
     reference = regularized_loss(net, *batch, lam=1.0)

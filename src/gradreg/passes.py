@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradreg.errors import ConfigError, ModelError
+from gradreg.norms import at_least_single
 
 Model = Callable[[Tensor], Tensor]
 BatchNormMode = Literal["train", "frozen"]
@@ -66,18 +67,21 @@ class Calls:
         """Batch statistics are in use, so that a part of the batch alone would give other losses."""
         return bool(self.batch_norms) and not self.frozen
 
+    def images(self, x: Tensor) -> Tensor:
+        """The images without a graph, and in full precision if the model is to see them so."""
+        x = x.detach()
+        return x.to(at_least_single(x.dtype)) if self._overrules_autocast(x) else x
+
     def evaluate(self, x: Tensor, y: Tensor, *, track: bool) -> tuple[Tensor, Tensor]:
         """Losses and logits; batch normalisation remembers the batch if `track`."""
-        full_precision = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
         with ExitStack() as switched:
             if self.frozen:
                 switched.enter_context(_set(self.batch_norms, "training", False))
             elif not track:
                 # Momentum 0 would do it too, but 0 times an infinite batch statistic leaves a NaN behind for ever.
                 switched.enter_context(_set(self.batch_norms, "track_running_stats", False))
-            if full_precision:
+            if self._overrules_autocast(x):
                 switched.enter_context(torch.autocast(x.device.type, enabled=False))
-                x = x.float()
             logits = self.model(x)
             losses = self.criterion(logits, y)
         if losses.shape != (len(x),):
@@ -93,6 +97,9 @@ class Calls:
         random = RandomState.now(x.device)
         losses, logits = self.evaluate(x, y, track=track)
         return Pass(x, y, losses, logits, random)
+
+    def _overrules_autocast(self, x: Tensor) -> bool:
+        return self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
         """The losses had the images been `x` instead: same labels, same dropout masks, nothing remembered."""

@@ -69,7 +69,7 @@ def regularized_loss(
     """Mean loss of a batch plus its input gradient penalty; stands where `criterion(model(x), y)` stood.
 
     How strong, one of
-      `lam`: (λ/2)·‖∇ℓ‖²_*, eq. (1). Algorithm 1 has no ½, so its λ is half of this one. With `squared=False`, λ·‖∇ℓ‖_*.
+      `lam`: (λ/2)·‖∇ℓ‖²_*, eq. (1). Algorithm 1 has no ½: for its λ pass twice that. With `squared=False`, λ·‖∇ℓ‖_*.
       `eps`: `weight`·ε·‖∇ℓ‖_*, in threat units: what an attacker of radius ε gains, to first order.
 
     `threat` is the norm of the *attack*; the gradient is measured in its dual. For "linf" the paper's experiments walk
@@ -101,11 +101,12 @@ def regularized_loss(
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         calls = Calls(model, criterion, bn, autocast)
-        clean = _clean_pass(calls, x.detach(), y, fraction if strength else 0.0, step)
+        clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
         penalty = clean.loss.new_zeros(())
         if clean.part is not None:
-            gradient, slopes = _slopes(calls, clean.part, geometry, h, order, method, scale)
+            length = h[clean.index] if isinstance(h, Tensor) and h.ndim else h
+            gradient, slopes = _slopes(calls, clean.part, geometry, length, order, method, scale)
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
             grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach()
@@ -230,8 +231,10 @@ def _check(
     if len(x) == 0 or len(y) != len(x):
         raise ConfigError(f"There are {len(x)} images and {len(y)} labels, but one label an image is needed.")
     if isinstance(h, Tensor):
-        if h.shape not in ((), (len(x),)) or fraction < 1:
-            raise ConfigError("h as a tensor holds one step an image, and needs fraction=1.")
+        if h.shape not in ((), (len(x),)):
+            raise ConfigError(
+                f"h has shape {tuple(h.shape)}, but it is one length for all {len(x)} images or one each."
+            )
     elif not h > 0:
         raise ConfigError(f"h is {h}, but the step of a finite difference is positive; the paper's is 0.01.")
     for name, value, choices in (
