@@ -1,0 +1,92 @@
+"""Every model by its name.
+
+- a name of the table below, such as `compact`;
+- `timm:NAME` or `torchvision:NAME`, when that library is installed;
+- `package.module:function`, the user's own, found in the current directory or among the installed packages and called
+  as `function(classes=…, **options)`.
+
+All of them take [0, 1] pixels and give logits.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from gradreg.errors import ModelError
+from gradreg.models.checks import nearest, unknown, whole_number
+from gradreg.models.compact import compact
+from gradreg.models.external import timm_model, torchvision_model, user_function
+from gradreg.models.resnet import resnet50
+from gradreg.models.resnext import resnext34_2x32
+from gradreg.models.small import small
+
+
+class Entry(NamedTuple):
+    """A model that can be built by name."""
+
+    function: Callable[..., nn.Module]
+    description: str
+
+
+MODELS = {
+    "small": Entry(small, "28x28 grey images; learns in seconds (3.2 MMAC, 57 k parameters)"),
+    "compact": Entry(compact, "robust CIFAR training on a CPU (33 MMAC, 498 k parameters)"),
+    "resnext34_2x32": Entry(resnext34_2x32, "the paper's CIFAR network (571 MMAC, 3.9 M parameters)"),
+    "resnet50": Entry(resnet50, "the paper's ImageNet network, v1.5 (4.1 GMAC at 224x224, 25.6 M parameters)"),
+}
+
+LIBRARIES = {"timm": timm_model, "torchvision": torchvision_model}
+
+
+def names() -> dict[str, str]:
+    """What each built-in model is for, by name."""
+    return {name: entry.description for name, entry in MODELS.items()}
+
+
+def build(name: str, *, classes: int, **options: Any) -> nn.Module:
+    """A fresh model of that name, in train mode; options are its own: `channels`, `activation`, `mean`, `std`, …
+
+    Weights are drawn from torch's global generator.
+    """
+    whole_number("classes", classes, least=2)
+    if "channels" in options:
+        whole_number("channels", options["channels"], least=1)
+    options = {"classes": classes, **options}
+    prefix, colon, rest = name.partition(":")
+    if prefix in LIBRARIES and colon:
+        if not rest:
+            raise ModelError(f"model {name!r} lacks the name of a model of {prefix}, as in '{prefix}:resnet50'")
+        return _call(name, partial(LIBRARIES[prefix], rest), options)
+    if colon:
+        with user_function(name) as function:
+            return _call(name, function, options)
+    if name not in MODELS:
+        raise unknown(
+            "model", name, [*MODELS, *(f"{library}:NAME" for library in LIBRARIES), "package.module:function"]
+        )
+    return _call(name, MODELS[name].function, options)
+
+
+def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -> nn.Module:
+    _check_options(name, function, options)
+    model = function(**options)
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"model {name!r} gave a {type(model).__name__}, but it must give a torch.nn.Module")
+    return model
+
+
+def _check_options(name: str, function: Callable[..., object], options: dict[str, Any]) -> None:
+    """Refuses an option that the function does not take, or the lack of one that it needs, before it is called."""
+    parameters = inspect.signature(function).parameters.values()
+    known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for option in options:
+        if option not in known and not takes_any:
+            takes = ", ".join(known) or "nothing"
+            raise ModelError(f"model {name!r} takes no option {option!r}{nearest(option, known)}; it takes: {takes}")
+    for needed, parameter in known.items():
+        if parameter.default is parameter.empty and needed not in options:
+            raise ModelError(f"model {name!r} needs the option {needed!r}, which was not given")

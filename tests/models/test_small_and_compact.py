@@ -1,0 +1,65 @@
+"""The two networks of our own: what they promise beyond their size."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from gradreg.errors import ModelError
+from gradreg.models import build
+
+
+def test_compact_logits_start_at_a_sane_scale() -> None:
+    """Neither saturated nor vanishing, so that λ means the same as on other networks."""
+    logits = build("compact", classes=10)(torch.rand(32, 3, 32, 32))
+    assert 0.02 < logits.std(0).mean() < 1
+    assert logits.abs().max() < 2
+    assert_close(F.cross_entropy(logits, torch.arange(32) % 10).item(), 2.303, rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["compact", "small"])
+def test_nothing_in_it_is_kinked(name: str) -> None:
+    kinked = nn.ReLU | nn.MaxPool2d | nn.AdaptiveMaxPool2d
+    assert not any(isinstance(m, kinked) for m in build(name, classes=10).modules())
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("compact", (9, 28, 33, 64)), ("small", (16, 28, 32, 45))])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_any_size_and_channels(name: str, sizes: tuple[int, ...], channels: int) -> None:
+    model = build(name, classes=7, channels=channels).eval()
+    for size in sizes:
+        images = torch.rand(2, channels, size, size + 3)
+        logits = model(images)
+        assert logits.shape == (2, 7)
+        assert not torch.equal(logits, model(images.flip(-1)))  # it does look at the image
+
+
+@pytest.mark.parametrize("width", [0, -3, 1.5, True, "wide"])
+def test_compact_refuses_a_senseless_width(width: object) -> None:
+    with pytest.raises(ModelError, match="width must be a whole number of at least 1, but it is"):
+        build("compact", classes=10, width=width)
+
+
+def test_small_treats_each_image_alone_in_training() -> None:
+    model = build("small", classes=10)
+    images = torch.rand(5, 1, 28, 28)
+    assert_close(model(images)[:2], model(images[:2]))
+    assert not list(model.buffers())
+
+
+def test_small_keeps_the_signal_alive_through_its_layers() -> None:
+    """Without BatchNorm only the initialisation does; torch's own starts logits 30 times smaller and stalls."""
+    logits = build("small", classes=10)(torch.rand(64, 1, 28, 28))
+    assert 0.02 < logits.std(0).mean() < 2
+
+
+def test_small_learns_random_labels_quickly() -> None:
+    model = build("small", classes=10)
+    images, labels = torch.rand(40, 1, 28, 28), torch.randint(0, 10, (40,))
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(60):
+        optimiser.zero_grad()
+        torch.autograd.backward(F.cross_entropy(model(images), labels))
+        optimiser.step()
+    assert (model(images).argmax(1) == labels).float().mean() > 0.95
