@@ -59,9 +59,10 @@ class Data:
 
 
 @dataclass(frozen=True)
-class BenchTraining:
-    """Time, FLOPs and peak memory of a training step with the penalty, as multiples of plain training."""
+class Bench:
+    """Measure what a training step costs: time, FLOPs and peak memory, as multiples of plain training."""
 
+    what: tyro.conf.Positional[Literal["training"]]
     model: Literal["small", "compact", "resnext34_2x32", "resnet50"] = "compact"
     batch_size: int = 128
     rounds: int = 5
@@ -86,15 +87,13 @@ Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Models, tyro.conf.subcommand("models")]
     | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[BenchTraining, tyro.conf.subcommand("bench-training")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
-    command: Demo | Models | Data | BenchTraining = tyro.cli(
-        Command, prog="gradreg", args=arguments, description=_ABOUT
-    )
+    command: Demo | Models | Data | Bench = tyro.cli(Command, prog="gradreg", args=arguments, description=_ABOUT)
     try:
         command.run()
     except GradregError as mistake:

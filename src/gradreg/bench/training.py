@@ -67,20 +67,21 @@ def table(costs: list[Cost], title: str) -> Table:
 def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
     numbers = count()
 
+    # Gradients are zeroed in place: weights and their gradients belong to no step's memory.
     def plain() -> None:
-        model.zero_grad()
+        model.zero_grad(set_to_none=False)
         cross_entropy(model(x), y).mean().backward()
 
     def penalised(**options: Any) -> Callable[[], None]:
         def run() -> None:
-            model.zero_grad()
+            model.zero_grad(set_to_none=False)
             regularized_loss(model, x, y, threat="l2", lam=0.1, step=next(numbers), **options).backward()
 
         return run
 
     def lazy_cycle() -> None:
         for step in range(LAZY):
-            model.zero_grad()
+            model.zero_grad(set_to_none=False)
             regularized_loss(model, x, y, threat="l2", lam=0.1, lazy=LAZY, step=step).backward()
 
     return {
