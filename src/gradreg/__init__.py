@@ -7,6 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gradreg.bounds import BoundsError as BoundsError
+    from gradreg.bounds import Regularity as Regularity
+    from gradreg.bounds import bounds as bounds
+    from gradreg.bounds import clever as clever
+    from gradreg.bounds import estimate_regularity as estimate_regularity
+    from gradreg.bounds import violations as violations
     from gradreg.classifier import Classifier as Classifier
     from gradreg.errors import ConfigError as ConfigError
     from gradreg.errors import DataError as DataError
@@ -17,21 +23,21 @@ if TYPE_CHECKING:
     from gradreg.norms import threat as threat
     from gradreg.penalty import RegularizedLoss as RegularizedLoss
     from gradreg.penalty import regularized_loss as regularized_loss
+    from gradreg.smoothing import Certificates as Certificates
+    from gradreg.smoothing import certify as certify
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Classifier": "gradreg.classifier",
-    "ConfigError": "gradreg.errors",
-    "DataError": "gradreg.errors",
-    "GradregError": "gradreg.errors",
-    "ModelError": "gradreg.errors",
-    "PrecisionError": "gradreg.errors",
-    "RegularizedLoss": "gradreg.penalty",
-    "build": "gradreg.models",
-    "regularized_loss": "gradreg.penalty",
-    "threat": "gradreg.norms",
+_PUBLIC = {
+    "gradreg.bounds": "BoundsError Regularity bounds clever estimate_regularity violations",
+    "gradreg.classifier": "Classifier",
+    "gradreg.errors": "ConfigError DataError GradregError ModelError PrecisionError",
+    "gradreg.models": "build",
+    "gradreg.norms": "threat",
+    "gradreg.penalty": "RegularizedLoss regularized_loss",
+    "gradreg.smoothing": "Certificates certify",
 }
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 

@@ -1,0 +1,105 @@
+"""CLEVER, the local extreme-value score (Weng et al. 2018), for comparison with the bounds.
+
+Gradients of the logit margin are sampled in a ball around each image; the end point of a reverse Weibull distribution
+fitted to the maxima of batches stands for the local Lipschitz constant, and the margin over it is the score. It is an
+estimate of a bound, from random points, with the weakness that `estimate` describes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradreg.bounds.data import batches, check
+from gradreg.bounds.estimate import REACH
+from gradreg.bounds.extremes import fit_lmoments
+from gradreg.bounds.streams import content_keys, torch_generator
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError
+from gradreg.losses import margin
+from gradreg.norms import Threat, ThreatName
+from gradreg.norms import threat as threat_named
+from gradreg.passes import Model
+
+
+@dataclass(frozen=True)
+class Clever:
+    """Scores, the Lipschitz constants they rest on, and where no end point could be fitted."""
+
+    score: Tensor
+    """min(margin/L, radius); 0 where the image is misclassified."""
+    lipschitz: Tensor
+    fallback: Tensor
+    """The maxima have no finite end point (ξ ≥ 0) or do not vary: the largest one stands in."""
+    radius: float
+
+    kind = "heuristic"
+
+
+def clever(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    threat: ThreatName | Threat = "l2",
+    radius: float | None = None,
+    blocks: int = 50,
+    samples: int = 100,
+    batch_size: int = 512,
+    seed: int = 0,
+) -> Clever:
+    """The untargeted score of each image from `blocks` maxima over `samples` fresh points each.
+
+    The margin to the nearest rival is differentiated at once, not class by class, so it costs blocks × samples
+    gradients an image; images share batches. The fit is by L-moments.
+    """
+    geometry, classifier = threat_named(threat), Classifier.of(model)
+    radius = REACH[geometry.name] if radius is None else radius
+    if not radius > 0 or blocks < 3 or samples < 1:
+        raise ConfigError(
+            f"radius is {radius}, blocks {blocks} and samples {samples}, but they need radius > 0, at least 3 blocks "
+            "and 1 sample."
+        )
+    check(classifier, x, y)
+    keys = content_keys(x).tolist()
+    maxima = torch.zeros(len(x) * blocks, device=x.device, dtype=torch.float64)
+    for part in batches(len(maxima), max(1, batch_size // samples)):
+        jobs = range(len(maxima))[part]
+        points = torch.cat(
+            [
+                geometry.sample(
+                    x.new_empty((samples, *x.shape[1:]), device="cpu"),
+                    radius,
+                    torch_generator(keys[job // blocks], seed, f"clever/{job % blocks}"),
+                )
+                for job in jobs
+            ]
+        ).to(x.device)
+        images = torch.tensor([job // blocks for job in jobs], device=x.device).repeat_interleave(samples)
+        inside = (x[images] + points).clamp(*classifier.box)
+        norms = [
+            geometry.dual_norm(classifier.loss_and_gradient(inside[rows], y[images[rows]], margin, images[rows])[1])
+            for rows in batches(len(inside), batch_size)
+        ]
+        maxima[part] = torch.cat(norms).view(-1, samples).amax(1).double()
+    lipschitz, fallback = _end_points(maxima.view(len(x), blocks))
+    with torch.no_grad():
+        gap = torch.cat([-margin(classifier(x[part]), y[part]).double() for part in batches(len(x), batch_size)]).clamp(
+            min=0
+        )
+    score = (gap / lipschitz.where(lipschitz > 0, 1)).where(lipschitz > 0, torch.inf).clamp(max=radius)
+    return Clever(score.where(gap > 0, 0), lipschitz, fallback, radius)
+
+
+def _end_points(maxima: Tensor) -> tuple[Tensor, Tensor]:
+    """μ − σ/ξ where ξ < 0, at least the largest maximum; and where that one had to stand in."""
+    rows = maxima.cpu().numpy()
+    largest, spread = rows.max(1), np.ptp(rows, 1)
+    varies = spread > 1e-12 * np.abs(largest)
+    safe = np.where(varies[:, None], rows, np.arange(rows.shape[1]))
+    fit = fit_lmoments(safe)
+    bounded = varies & (fit.shape < 0)
+    end = fit.location - fit.scale / np.where(bounded, fit.shape, -1)
+    found = np.where(bounded, np.maximum(end, largest), largest)
+    return torch.from_numpy(found).to(maxima.device), torch.from_numpy(~bounded).to(maxima.device)

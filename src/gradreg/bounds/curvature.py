@@ -1,0 +1,116 @@
+"""The bound that replaces ω by the largest curvature, for networks that are twice differentiable (remark in §2.2).
+
+If no eigenvalue of the loss's input Hessian exceeds C, then ω(ε) ≤ Cε²/2 in l2. C is measured at images and not
+between them, so this too is a heuristic. The loss is the soft margin, which is smooth and never below the margin.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gradreg.bounds.data import batches, check
+from gradreg.bounds.errors import BoundsError
+from gradreg.bounds.lanczos import largest_eigenvalue
+from gradreg.bounds.streams import content_keys, stream
+from gradreg.classifier import Classifier
+from gradreg.losses import soft_margin
+from gradreg.norms import at_least_single
+from gradreg.norms import threat as threat_named
+from gradreg.passes import Model
+
+# Not twice differentiable: their Hessian is zero almost everywhere and misses the kinks, which is where ω comes from.
+_KINKED = (
+    nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Threshold,
+    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool2d, nn.Softshrink, nn.Hardshrink,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """Of each image: the largest eigenvalue of the soft margin's input Hessian, the soft margin and ‖∇ℓ‖₂."""
+
+    eigenvalue: Tensor
+    residual: Tensor
+    """Some eigenvalue lies within this of it."""
+    converged: Tensor
+    margin: Tensor
+    grad_norm: Tensor
+
+    kind = "heuristic"
+
+    def bound(self, largest: float | Tensor | None = None) -> Tensor:
+        """Radius of each image for the curvature C = `largest`, as of calibration images; None: each image its own."""
+        own = self.eigenvalue + self.residual
+        C = own if largest is None else torch.as_tensor(largest, dtype=own.dtype, device=own.device).expand_as(own)
+        return curvature_radius((-self.margin).clamp(min=0), self.grad_norm, C)
+
+
+def curvature_radius(gap: Tensor, grad_norm: Tensor, C: Tensor) -> Tensor:
+    """The root of gap − Cε²/2 − ε‖∇ℓ‖: (−g + √(g² + 2C·gap))/C, in the form that divides by neither C nor g alone.
+
+    Negative curvature is taken as 0. Infinite where the loss is flat and below 0.
+    """
+    C = C.clamp(min=0).to(gap.dtype)
+    denominator = grad_norm + (grad_norm.square() + 2 * C * gap).sqrt()
+    radius = 2 * gap / denominator
+    return radius.where(gap > 0, 0)
+
+
+def curvature(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sharpness: float = 10.0,
+    steps: int = 50,
+    tolerance: float = 1e-3,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> Curvature:
+    """The largest input-Hessian eigenvalue of each image, by Lanczos with exact Hessian-vector products."""
+    classifier = Classifier.of(model)
+    _refuse_kinks(classifier)
+    check(classifier, x, y)
+    keys = content_keys(x).tolist()
+    threat = threat_named("l2")
+    parts = []
+    for part in batches(len(x), batch_size):
+        margin, gradient, product = _second_order(classifier, x[part], y[part], sharpness)
+        start = torch.stack(
+            [torch.from_numpy(stream(key, seed, "lanczos").standard_normal(x[0].numel())) for key in keys[part]]
+        ).to(gradient.device, gradient.dtype)
+        found = largest_eigenvalue(product, start, steps=steps, tolerance=tolerance)
+        parts.append((found.value, found.residual, found.converged, margin, threat.dual_norm(gradient)))
+    return Curvature(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _second_order(
+    classifier: Classifier, x: Tensor, y: Tensor, sharpness: float
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Soft margins on probabilities, their gradients, and the product of their Hessians with a vector an image."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        logits = classifier(leaf)
+        losses = soft_margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, sharpness)
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf, create_graph=True)
+    if not bool(gradient.isfinite().all()):
+        raise BoundsError("Some images have a gradient that is not finite, so they have no curvature: check the model.")
+
+    def product(v: Tensor) -> Tensor:
+        if not gradient.requires_grad:
+            return torch.zeros_like(v)
+        (along,) = torch.autograd.grad(gradient, leaf, v.view_as(leaf), retain_graph=True, materialize_grads=True)
+        return along.flatten(1)
+
+    return losses.detach(), gradient.detach(), product
+
+
+def _refuse_kinks(classifier: Classifier) -> None:
+    kinked = next((type(layer).__name__ for layer in classifier.modules() if isinstance(layer, _KINKED)), None)
+    if kinked is not None:
+        raise BoundsError(
+            f"The model has a {kinked}, which is not twice differentiable, so its Hessian does not bound the loss: use "
+            "estimate_regularity, or a model with a smooth activation such as GELU."
+        )

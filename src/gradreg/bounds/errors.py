@@ -1,0 +1,7 @@
+"""What the bounds refuse."""
+
+from gradreg.errors import GradregError
+
+
+class BoundsError(GradregError):
+    """A model or a set of images for which an estimated bound would mean nothing."""

@@ -1,0 +1,97 @@
+"""What the bounds need to know of a model: its Lipschitz constant L and its modulus of continuity ω(ε), §2.2.
+
+Both are suprema over all images and can only be estimated. `Regularity` carries the estimate with how it was made.
+"""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from gradreg.bounds.data import Scores
+from gradreg.bounds.storage import Facts, read, write
+from gradreg.errors import ConfigError, DataError
+from gradreg.norms import THREATS, ThreatName
+
+RegularityMethod = Literal["paper", "ascent", "local", "given"]
+
+_TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper")
+
+
+def _nothing() -> Tensor:
+    return torch.zeros(0)
+
+
+@dataclass(frozen=True)
+class Regularity:
+    """L and ω on a grid of radii: one for all images, or ("local") one for each, and then valid up to the grid's end.
+
+    Flags are those of the extreme value fits, as "lipschitz:steep" or "omega[0.5]:few-distinct".
+    """
+
+    threat: ThreatName
+    method: RegularityMethod
+    lipschitz: Tensor
+    """L: a number, or one an image."""
+    eps: Tensor
+    """Radii ε₁ < … < ε_G; ω(0) = 0 goes without saying."""
+    omega: Tensor
+    """ω(ε₁) ≤ … ≤ ω(ε_G), or a row of them an image."""
+    scores: Scores = "probabilities"
+    topk: int = 1
+    p: float = 0.0
+    block_size: int = 0
+    blocks: int = 0
+    seed: int = 0
+    flags: tuple[str, ...] = ()
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """Fingerprints of the images it was estimated on."""
+    shape: Tensor = field(default_factory=_nothing)
+    """ξ of the fits: of L, then of ω at each radius."""
+    lipschitz_upper: Tensor = field(default_factory=_nothing)
+    """95 % upper limit of the estimate of L, for how well it is determined."""
+    omega_upper: Tensor = field(default_factory=_nothing)
+
+    def __post_init__(self) -> None:
+        if self.threat not in THREATS or self.method not in get_args(RegularityMethod):
+            raise ConfigError(f"A regularity has no threat {self.threat!r} or no method {self.method!r}.")
+        eps, omega = self.eps, self.omega
+        if eps.ndim != 1 or len(eps) == 0 or not bool((eps > 0).all()) or not bool((eps.diff() > 0).all()):
+            raise ConfigError(f"The radii of ω are {eps.tolist()}, but they are ascending numbers above 0.")
+        if omega.shape[-1] != len(eps) or omega.shape[:-1] != self.lipschitz.shape:
+            raise ConfigError(
+                f"ω has shape {tuple(omega.shape)} for {len(eps)} radii and L of shape {tuple(self.lipschitz.shape)}."
+            )
+        if not bool((omega.diff(dim=-1) >= 0).all()) or not bool((omega >= 0).all()):
+            raise ConfigError("ω falls or is negative somewhere, but a supremum over growing balls cannot.")
+        if not bool((self.lipschitz > 0).all()):
+            raise ConfigError("L is not positive: a loss that nothing changes has no margin to bound.")
+
+    @property
+    def per_image(self) -> bool:
+        """Each image has its own L and ω."""
+        return self.lipschitz.ndim > 0
+
+    def omega_at(self, eps: float) -> Tensor:
+        """ω(ε) at the next radius of the grid, so never too small; NaN beyond its end."""
+        if eps <= 0:
+            return torch.zeros_like(self.lipschitz)
+        index = int(torch.searchsorted(self.eps, eps * (1 - 1e-6)))
+        return self.omega[..., index] if index < len(self.eps) else torch.full_like(self.lipschitz, torch.nan)
+
+    def save(self, path: str | Path) -> None:
+        """Write to one safetensors file."""
+        facts: Facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _TENSORS}
+        write(path, "regularity", {name: getattr(self, name).cpu() for name in _TENSORS}, facts)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Regularity":
+        """Read what `save` wrote."""
+        tensors, facts = read(path, "regularity")
+        known = {each.name for each in fields(cls)} - set(_TENSORS)
+        if set(facts) != known or set(tensors) != set(_TENSORS):
+            raise DataError(f"{path} is not a regularity of this version of gradreg.")
+        flags = facts.pop("flags")
+        return cls(**facts, **tensors, flags=tuple(flags))  # type: ignore[arg-type]

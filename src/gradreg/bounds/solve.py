@@ -1,0 +1,160 @@
+"""The paper's two lower bounds on the distance to an adversarial image, Prop. 2.2, for all images at once.
+
+They would be bounds if L and ω were known. They are estimates, so these are heuristics: see `violations`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gradreg.bounds.data import batches, check, margin_loss
+from gradreg.bounds.errors import BoundsError
+from gradreg.bounds.regularity import Regularity
+from gradreg.bounds.streams import content_keys
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError, DataError
+from gradreg.norms import ThreatName
+from gradreg.norms import threat as threat_named
+from gradreg.passes import Model
+
+Envelope = Literal["step", "linear"]
+
+# Data sets have a few images twice; more than this share is the same set used twice.
+_SHARED = 0.01
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Radii that should hold no adversarial image, one of either kind an image; 0 where it is misclassified."""
+
+    lipschitz: Tensor
+    """L-bound: max(ℓ₀ − ℓ(x), 0)/L."""
+    omega: Tensor
+    """ω-bound: the largest ε with ℓ₀ − ℓ(x) − ω(ε) ≥ ε‖∇ℓ(x)‖_*."""
+    censored: Tensor
+    """The ω-bound holds up to the end of ω's grid and may be larger."""
+    margin: Tensor
+    grad_norm: Tensor
+    zero_gradient: Tensor
+    """∇ℓ(x) is exactly zero: the first-order term says nothing of this image."""
+    threat: ThreatName
+    method: str
+    flags: tuple[str, ...]
+    omega_half: Tensor
+    """ω(0.5); NaN where the grid ends before."""
+    omega_one: Tensor
+
+    kind = "heuristic"
+
+    @property
+    def best(self) -> Tensor:
+        """The larger of the two: both are lower bounds under the same assumption."""
+        return self.lipschitz.maximum(self.omega)
+
+    def statistics(self) -> dict[str, float]:
+        """The columns of the paper's Table 3 (ω averaged over images if each has its own), and the mean bounds."""
+        return {
+            "grad_norm_mean": float(self.grad_norm.mean()),
+            "grad_norm_max": float(self.grad_norm.max()),
+            "omega(0.5)": float(self.omega_half.mean()),
+            "omega(1.0)": float(self.omega_one.mean()),
+            "lipschitz_bound_mean": float(self.lipschitz.mean()),
+            "omega_bound_mean": float(self.omega.mean()),
+        }
+
+
+def bounds(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    regularity: Regularity,
+    *,
+    envelope: Envelope = "step",
+    batch_size: int = 256,
+) -> Bound:
+    """Both bounds of each image, by one forward and one backward of it.
+
+    Between the radii of its grid ω is taken as at the next one: `envelope="step"`, never too small. "linear"
+    interpolates, which is closer, and too small where ω is concave.
+    """
+    if envelope not in ("step", "linear"):
+        raise ConfigError(f"envelope is {envelope!r}, but it is 'step' or 'linear'.")
+    classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
+    check(classifier, x, y)
+    flags = (*regularity.flags, *_compare_images(x, regularity))
+    loss = margin_loss(regularity.scores, regularity.topk)
+    values, norms = [], []
+    for part in batches(len(x), batch_size):
+        value, gradient = classifier.loss_and_gradient(x[part], y[part], loss)
+        values.append(value)
+        norms.append(geometry.dual_norm(gradient))
+    margin, grad_norm = torch.cat(values), torch.cat(norms)
+    if not bool(grad_norm.isfinite().all()):
+        raise BoundsError(f"{int((~grad_norm.isfinite()).sum())} images have a gradient that is not finite.")
+
+    gap = (-margin).clamp(min=0)
+    lipschitz, eps, omega = (
+        part.to(gap.device, gap.dtype) for part in (regularity.lipschitz, regularity.eps, regularity.omega)
+    )
+    radius, censored = largest_radius(gap, grad_norm, eps, omega, envelope)
+    l_bound = gap / lipschitz
+    return Bound(
+        # A local L was looked for within the grid, and says nothing beyond it.
+        lipschitz=l_bound.clamp(max=float(eps[-1])) if regularity.per_image else l_bound,
+        omega=radius,
+        censored=censored,
+        margin=margin,
+        grad_norm=grad_norm,
+        zero_gradient=grad_norm == 0,
+        threat=regularity.threat,
+        method=regularity.method,
+        flags=flags,
+        omega_half=regularity.omega_at(0.5),
+        omega_one=regularity.omega_at(1.0),
+    )
+
+
+def largest_radius(
+    gap: Tensor, grad_norm: Tensor, eps: Tensor, omega: Tensor, envelope: Envelope = "step"
+) -> tuple[Tensor, Tensor]:
+    """The largest ε with h(ε) = gap − ω(ε) − ε‖∇ℓ‖_* ≥ 0, and whether it is censored at the end of the grid.
+
+    h falls, so there is one root. Its interval is the first at whose right end h is negative; within it h is linear,
+    and the root divides it as h divides: nothing is divided by a gradient, which may be zero.
+    """
+    zero = eps.new_zeros(1)
+    left_end = torch.cat([zero, eps[:-1]])
+    omega = omega.expand(len(gap), len(eps))
+    at_left = omega if envelope == "step" else torch.cat([zero.expand(len(gap), 1), omega[:, :-1]], 1)
+    h_left = gap[:, None] - at_left - grad_norm[:, None] * left_end
+    h_right = gap[:, None] - omega - grad_norm[:, None] * eps
+    whole = (h_right >= 0).to(torch.int64).cumprod(1).sum(1)
+    censored = whole == len(eps)
+    interval = whole.clamp(max=len(eps) - 1)[:, None]
+    left, right = h_left.gather(1, interval).squeeze(1), h_right.gather(1, interval).squeeze(1)
+    share = torch.where(left > 0, left / (left - right).where(left > 0, 1), 0)
+    start, width = left_end[interval.squeeze(1)], (eps - left_end)[interval.squeeze(1)]
+    radius = torch.where(censored, eps[-1], start + share * width)
+    return radius.where(gap > 0, 0), censored & (gap > 0)
+
+
+def _compare_images(x: Tensor, regularity: Regularity) -> tuple[str, ...]:
+    """Local estimates must be of these images, global ones must not."""
+    if len(regularity.keys) == 0:
+        return ()
+    keys = content_keys(x)
+    if regularity.per_image:
+        if not torch.equal(keys, regularity.keys):
+            raise DataError(
+                "A local regularity holds for the images it was estimated on, in their order, and no others."
+            )
+        return ()
+    shared = torch.isin(keys, regularity.keys)
+    if float(shared.double().mean()) > _SHARED:
+        raise DataError(
+            f"{int(shared.sum())} of {len(x)} images were used to estimate L and ω, so the bounds would look better "
+            "than they are: estimate on training images."
+        )
+    return ("shared-images",) if bool(shared.any()) else ()

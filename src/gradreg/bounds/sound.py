@@ -1,0 +1,92 @@
+"""Radii that are proved: linear relaxations of the network (CROWN, IBP) by auto_LiRPA, where it is installed.
+
+These are the only sound bounds here. They are small, and hold by proof up to floating point: another column.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gradreg.bounds.data import check
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError, ModelError
+from gradreg.norms import Threat, ThreatName
+from gradreg.norms import threat as threat_named
+
+Relaxation = Literal["CROWN", "CROWN-IBP", "IBP"]
+
+_NORM = {"l2": 2.0, "linf": float("inf"), "l1": 1.0}
+
+
+def sound_radius(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    threat: ThreatName | Threat = "l2",
+    method: Relaxation = "CROWN",
+    largest: float = 1.0,
+    halvings: int = 10,
+) -> Tensor:
+    """For each image, the largest radius found by bisection for which every rival's logit is provably lower.
+
+    At most `largest`, and to within largest/2^halvings below what the relaxation can prove; 0 where it proves nothing.
+    """
+    if method not in ("CROWN", "CROWN-IBP", "IBP"):
+        raise ConfigError(f"method is {method!r}, but the relaxation is 'CROWN', 'CROWN-IBP' or 'IBP'.")
+    if not largest > 0 or halvings < 1:
+        raise ConfigError(f"largest is {largest} and halvings {halvings}, but they need largest > 0 and halvings ≥ 1.")
+    geometry, classifier = threat_named(threat), Classifier.of(model)
+    lirpa = _auto_lirpa()
+    if not isinstance(model, nn.Module):
+        raise ModelError("auto_LiRPA traces an nn.Module and cannot see into a bare function: pass the module.")
+    classes = check(classifier, x, y)
+    bounded = lirpa.BoundedModule(classifier, torch.zeros_like(x[:1]), device=str(x.device))
+    radii = []
+    for image, label in zip(x, y.tolist(), strict=True):
+        # auto_LiRPA takes one ε for a batch, so images go one by one.
+        differences = _differences(label, classes, image)
+
+        def proved(radius: float, image: Tensor = image, differences: Tensor = differences) -> bool:
+            ball = lirpa.PerturbationLpNorm(norm=_NORM[geometry.name], eps=radius)
+            region = lirpa.BoundedTensor(image[None], ball)
+            lower, _ = bounded.compute_bounds(x=(region,), C=differences, method=method, bound_upper=False)
+            return bool((lower > 0).all())
+
+        with torch.no_grad():
+            correct = int(classifier(image[None]).argmax()) == label
+        radii.append(bisect(proved, largest, halvings) if correct else 0.0)
+    return torch.tensor(radii, device=x.device)
+
+
+def bisect(proved: Callable[[float], bool], largest: float, halvings: int) -> float:
+    """The largest radius tried that is proved; `proved` is taken to hold up to some radius and nowhere beyond."""
+    if proved(largest):
+        return largest
+    low, high = 0.0, largest
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        low, high = (middle, high) if proved(middle) else (low, middle)
+    return low
+
+
+def _differences(label: int, classes: int, like: Tensor) -> Tensor:
+    """The rows that turn logits into f_c − f_i, one for each rival i."""
+    eye = torch.eye(classes, device=like.device, dtype=like.dtype)
+    rivals = [other for other in range(classes) if other != label]
+    return (eye[label] - eye[rivals])[None]
+
+
+def _auto_lirpa() -> Any:
+    try:
+        lirpa = import_module("auto_LiRPA")
+        import_module("auto_LiRPA.perturbations")
+    except ImportError as error:
+        raise ConfigError(
+            "Sound bounds need auto_LiRPA, which is not installed: pip install --no-deps "
+            "git+https://github.com/Verified-Intelligence/auto_LiRPA (the one on PyPI is for torch < 1.13)."
+        ) from error
+    return lirpa

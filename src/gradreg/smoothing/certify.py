@@ -1,0 +1,198 @@
+"""Randomized smoothing: a radius around each image within which the smoothed classifier's answer cannot change.
+
+The smoothed classifier answers with the class that the base classifier gives most often to x + N(0, σ²I). If that is
+its answer with probability p > ½, it is so for all images within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradreg.bounds.storage import read, write
+from gradreg.bounds.streams import content_keys, fingerprint
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError, DataError
+from gradreg.passes import Model
+from gradreg.smoothing import rules
+from gradreg.smoothing.certificates import Certificates, Settings, settings_from
+from gradreg.smoothing.sampling import Request, Sampler, Stage
+
+Progress = Callable[[int, int], None]
+Ints = NDArray[np.int64]
+
+_SAVE_EVERY = 30.0  # seconds
+_SELECTION = {"sequential": 32, "cohen": 100}
+
+
+def certify(
+    model: Model,
+    x: Tensor,
+    *,
+    sigma: float,
+    alpha: float = 0.001,
+    n: int = 100_000,
+    n0: int | None = None,
+    radii: Sequence[float] | None = None,
+    method: Literal["sequential", "cohen"] = "sequential",
+    topk: int = 1,
+    labels: Tensor | None = None,
+    seed: int = 0,
+    batch_size: int = 512,
+    shard: tuple[int, int] = (0, 1),
+    state: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Certificates:
+    """Predictions of the smoothed classifier and their l2 radii, each wrong with probability `alpha` at most.
+
+    n0 samples pick the class; up to n fresh ones test it. `method="cohen"` always takes n and gives the radius of a
+    Clopper-Pearson limit. `method="sequential"`, the default, looks at the counts up to 24 times and stops once the
+    answer is known, with the same guarantee. It tests a grid of radii at once: `radii`, or, with None, multiples of
+    σ/16; then an image is finished once no more than σ/4 above what it holds can be hoped for. Cohen's radius is
+    continuous with None, and rounded down to `radii` otherwise.
+
+    `topk=k` certifies that the class stays among the k that the base classifier gives most often. `labels` names the
+    classes to test instead of picking them: this is what top-k accuracy needs, and no certificate that a deployed
+    classifier could give, since it knows the answer.
+
+    `state` is a file in which work is kept, to go on with after an interruption. `shard=(rank, processes)` does every
+    `processes`-th image; `merge` puts shards together. Results depend on none of these, nor on `batch_size`.
+    `progress` is called with the images done and their number.
+    """
+    settings = Settings(
+        sigma=float(sigma),
+        alpha=float(alpha),
+        n=int(n),
+        n0=int(_SELECTION.get(method, 1) if n0 is None else n0),
+        radii=None if radii is None else tuple(float(radius) for radius in radii),
+        method=method,
+        topk=topk,
+        seed=seed,
+        given_labels=labels is not None,
+    )
+    classifier = Classifier.of(model)
+    classes = _check(classifier, x, labels, topk, batch_size, shard)
+    grid = None if settings.radii is None else np.array(settings.radii)
+    rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
+    keys = content_keys(x).tolist()
+    mine = range(shard[0], len(x), shard[1])
+    tally = _Tally.load(state, settings, keys, mine) if state is not None and Path(state).exists() else None
+    if tally is None:
+        tally = _Tally.new(settings, keys, mine, labels)
+
+    sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, seed, batch_size)
+    saved = monotonic()
+    try:
+        for done, _ in enumerate(sampler.run(tally.first(rule), lambda stage: tally.decide(stage, rule)), 1):
+            if progress is not None:
+                progress(tally.done_before + done, len(mine))
+            if state is not None and monotonic() - saved > _SAVE_EVERY:
+                tally.save(state)
+                saved = monotonic()
+    finally:
+        if state is not None:
+            tally.save(state)
+    return tally.certificates(rule, x.device)
+
+
+@dataclass
+class _Tally:
+    """How far each image of the shard has come: the class under test, stages finished, hits, the radius held so far."""
+
+    settings: Settings
+    images: str
+    index: Ints
+    guess: Ints
+    stages: Ints
+    hits: Ints
+    best: Ints
+    done: Ints
+    done_before: int = field(default=0, init=False)
+
+    @classmethod
+    def new(cls, settings: Settings, keys: list[int], mine: range, labels: Tensor | None) -> "_Tally":
+        index = np.array(mine, dtype=np.int64)
+        unknown = np.full(len(index), -1)
+        guess = unknown.copy() if labels is None else labels.cpu().numpy()[index]
+        zeros = (np.zeros(len(index), dtype=np.int64) for _ in range(3))
+        stages, hits, done = zeros
+        return cls(settings, fingerprint(keys), index, guess, stages, hits, unknown, done)
+
+    def first(self, rule: rules.Rule) -> Iterator[Request]:
+        """What is next for each image that is not finished."""
+        for row in np.flatnonzero(self.done == 0):
+            yield self._next(int(row), rule)
+
+    def decide(self, stage: Stage, rule: rules.Rule) -> Request | None:
+        """Enter a finished stage; what is next for its image."""
+        row = int(np.searchsorted(self.index, stage.image))
+        if stage.number == 0:
+            self.guess[row] = int(stage.counts.argmax())
+            return self._next(row, rule)
+        self.hits[row] += stage.counts[self.guess[row]]
+        self.stages[row] = stage.number
+        self.best[row], finished = rule.look(stage.number - 1, int(self.hits[row]), int(self.best[row]))
+        self.done[row] = finished
+        return None if finished else self._next(row, rule)
+
+    def _next(self, row: int, rule: rules.Rule) -> Request:
+        image = int(self.index[row])
+        if self.guess[row] < 0:
+            return image, 0, self.settings.n0
+        number = int(self.stages[row])
+        return image, number + 1, rule.sizes[number] - (rule.sizes[number - 1] if number else 0)
+
+    def certificates(self, rule: rules.Rule, device: torch.device) -> Certificates:
+        radius = rule.radius(self.hits.astype(float), self.best.astype(float))
+        drawn = np.array(rule.sizes)[self.stages - 1] + (0 if self.settings.given_labels else self.settings.n0)
+        return Certificates(
+            prediction=torch.from_numpy(np.where(radius >= 0, self.guess, -1)).to(device),
+            radius=torch.from_numpy(np.maximum(radius, 0)).to(device),
+            samples=torch.from_numpy(drawn).to(device),
+            index=torch.from_numpy(self.index).to(device),
+            settings=self.settings,
+            images=self.images,
+        )
+
+    def save(self, path: str | Path) -> None:
+        names = ("index", "guess", "stages", "hits", "best", "done")
+        tensors = {name: torch.from_numpy(getattr(self, name)) for name in names}
+        write(path, "certification state", tensors, {"settings": vars(self.settings), "images": self.images})
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Settings, keys: list[int], mine: range) -> "_Tally":
+        tensors, facts = read(path, "certification state")
+        counts = (tensors[name].numpy() for name in ("index", "guess", "stages", "hits", "best", "done"))
+        tally = cls(settings_from(facts["settings"]), str(facts["images"]), *counts)
+        same = tally.settings == settings and tally.images == fingerprint(keys) and np.array_equal(tally.index, mine)
+        if not same:
+            raise ConfigError(
+                f"{path} is the state of another certification (other images or settings): use a new file."
+            )
+        tally.done_before = int(np.count_nonzero(tally.done))
+        return tally
+
+
+def _check(
+    classifier: Classifier, x: Tensor, labels: Tensor | None, topk: int, batch_size: int, shard: tuple[int, int]
+) -> int:
+    """Refuse bad input; the number of classes is returned."""
+    if batch_size < 1:
+        raise ConfigError(f"batch_size is {batch_size}, but it is at least 1.")
+    if not 0 <= shard[0] < shard[1]:
+        raise ConfigError(f"shard is {shard}, but it is (rank, processes) with 0 ≤ rank < processes.")
+    if labels is not None and (len(labels) != len(x) or labels.is_floating_point()):
+        raise DataError(f"labels are {len(labels)} of {labels.dtype} for {len(x)} images: pass one integer an image.")
+    y = torch.zeros(len(x), dtype=torch.int64, device=x.device) if labels is None else labels
+    classes = 0
+    for start in range(0, max(len(x), 1), batch_size):
+        classes = classifier.check(x[start : start + batch_size], y[start : start + batch_size]).shape[1]
+    if not 1 <= topk < classes:
+        raise ConfigError(f"topk is {topk}, but among {classes} classes it lies between 1 and {classes - 1}.")
+    return classes

@@ -1,0 +1,49 @@
+"""Exact binomial limits, and the radius that a probability is worth."""
+
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def clopper_pearson_lower(hits: ArrayLike, n: ArrayLike, alpha: float) -> Floats:
+    """The lower limit of a probability that is too high with probability α at most (Clopper & Pearson 1934)."""
+    from scipy.stats import beta
+
+    hits, n = np.broadcast_arrays(np.asarray(hits, dtype=float), np.asarray(n, dtype=float))
+    limit = np.asarray(beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1))
+    return np.where(hits == 0, 0.0, limit)
+
+
+def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The two-sided interval; (0, 1) when nothing was counted."""
+    alpha = (1 - confidence) / 2
+    low = float(clopper_pearson_lower(hits, n, alpha))
+    return low, 1 - float(clopper_pearson_lower(n - hits, n, alpha))
+
+
+@overload
+def required_probability(radius: float, sigma: float, topk: int) -> float: ...
+@overload
+def required_probability(radius: Floats, sigma: float, topk: int) -> Floats: ...
+def required_probability(radius: float | Floats, sigma: float, topk: int) -> float | Floats:
+    """How often a class must be the answer under noise to stay among the k most frequent within `radius`.
+
+    Moving by r takes a probability p to Φ(Φ⁻¹(p) − r/σ) at worst (Cohen et al. 2019, Thm. 1), and no more than k − 1
+    others can each be as frequent while it stays above 1/(k + 1). With k = 1 that is Cohen's Φ(r/σ); it is the
+    condition of Jia et al. 2020 with 1 − p for all that is known of the rivals.
+    """
+    from scipy.special import ndtr, ndtri
+
+    probability: Floats = ndtr(np.asarray(radius) / sigma + ndtri(1 / (topk + 1)))
+    return float(probability) if probability.ndim == 0 else probability
+
+
+def certified_radius(probability: ArrayLike, sigma: float, topk: int) -> Floats:
+    """The inverse: R = σ(Φ⁻¹(p) − Φ⁻¹(1/(k + 1))), negative where the class is not that frequent."""
+    from scipy.special import ndtri
+
+    radius: Floats = sigma * (ndtri(np.asarray(probability, dtype=float)) - ndtri(1 / (topk + 1)))
+    return radius

@@ -1,0 +1,93 @@
+"""From certificates to figures: certified accuracy at radii, average certified radius, and a sweep over σ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from gradreg.errors import ConfigError, DataError
+from gradreg.passes import Model
+from gradreg.smoothing.certificates import Certificates
+from gradreg.smoothing.certify import certify
+from gradreg.smoothing.intervals import clopper_pearson
+
+
+@dataclass(frozen=True)
+class CertifiedAccuracy:
+    """The share of images that are classified correctly with a certificate of at least `radius`, and its interval.
+
+    The interval is for the sampling of images, at 95 %; each certificate may be wrong with probability α besides.
+    """
+
+    radius: float
+    accuracy: float
+    low: float
+    high: float
+    n: int
+    sigma: float
+    best_over_sigma: bool = False
+    """Picked among several σ after seeing the results: optimistic, and no accuracy of any one classifier."""
+
+
+def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[float]) -> list[CertifiedAccuracy]:
+    """At each radius, the share of images that are certified there with the right class. Abstaining is an error."""
+    correct = _correct(certificates, y)
+    rows = []
+    for radius in radii:
+        hits, n = int((correct & (certificates.radius >= radius)).sum()), len(correct)
+        low, high = clopper_pearson(hits, n)
+        rows.append(CertifiedAccuracy(float(radius), hits / n, low, high, n, certificates.settings.sigma))
+    return rows
+
+
+def average_certified_radius(certificates: Certificates, y: Tensor) -> float:
+    """The mean radius, with 0 for images that are misclassified or abstained on (Zhai et al. 2020)."""
+    return float(torch.where(_correct(certificates, y), certificates.radius, 0.0).mean())
+
+
+class CertifyOptions(TypedDict, total=False):
+    """Options of `certify` that a sweep passes on."""
+
+    alpha: float
+    n: int
+    n0: int | None
+    topk: int
+    seed: int
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Certificates for each σ, their accuracies, and at each radius the best of them, marked as such."""
+
+    certificates: tuple[Certificates, ...]
+    accuracies: tuple[tuple[CertifiedAccuracy, ...], ...]
+    best: tuple[CertifiedAccuracy, ...]
+
+
+def sweep(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    sigmas: Sequence[float],
+    radii: Sequence[float],
+    **options: Unpack[CertifyOptions],
+) -> Sweep:
+    """Certify with each σ. Each is another smoothed classifier: one σ has to be chosen before it is deployed."""
+    if not sigmas:
+        raise ConfigError("There is no σ to try: pass sigmas=[0.12, 0.25, 0.5], say.")
+    certificates = tuple(certify(model, x, sigma=sigma, radii=radii, **options) for sigma in sigmas)
+    accuracies = tuple(tuple(certified_accuracy(one, y, radii)) for one in certificates)
+    best = []
+    for at_radius in zip(*accuracies, strict=True):
+        top = max(at_radius, key=lambda row: row.accuracy)
+        best.append(CertifiedAccuracy(top.radius, top.accuracy, top.low, top.high, top.n, top.sigma, len(sigmas) > 1))
+    return Sweep(certificates, accuracies, tuple(best))
+
+
+def _correct(certificates: Certificates, y: Tensor) -> Tensor:
+    if len(y) <= int(certificates.index.max()):
+        raise DataError(f"There are {len(y)} labels, but image {int(certificates.index.max())} has a certificate.")
+    return certificates.prediction == y.to(certificates.index.device)[certificates.index]
