@@ -1,11 +1,9 @@
 """The tour: the same network trained plainly and with the penalty, on real digits, in under a minute."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -13,13 +11,9 @@ from torch import nn
 
 from gradreg.classifier import Classifier
 from gradreg.data import Batches, Images, load
+from gradreg.digits import EPS, fresh_model, steps_of_training
 from gradreg.losses import cross_entropy
-from gradreg.models import build
 from gradreg.norms import threat
-from gradreg.penalty import regularized_loss
-
-# In threat units: the l2 radius that MNIST models are usually defended for.
-EPS = 2.0
 
 
 @dataclass(frozen=True)
@@ -37,10 +31,10 @@ def demo(epochs: int, seed: int, data_dir: Path | None, console: Console) -> lis
     digits = load("mnist5k", data_dir)
     assert isinstance(digits.train, Images)
     assert isinstance(digits.test, Images)
-    models = {"undefended": _fresh_model(seed), "regularised": _fresh_model(seed)}
+    models = {"undefended": fresh_model(seed), "regularised": fresh_model(seed)}
     strengths = {"undefended": 0.0, "regularised": EPS}
     batches = {name: Batches(digits.train, 64, shuffle=True, seed=seed, drop_last=True) for name in models}
-    runs = {name: _train(model, batches[name], strengths[name], epochs) for name, model in models.items()}
+    runs = {name: steps_of_training(model, batches[name], strengths[name], epochs) for name, model in models.items()}
     steps = epochs * len(batches["undefended"])
     seconds = dict.fromkeys(models, 0.0)
     columns = TextColumn("training both"), BarColumn(), TextColumn("{task.fields[losses]}"), TimeRemainingColumn()
@@ -62,28 +56,6 @@ def demo(epochs: int, seed: int, data_dir: Path | None, console: Console) -> lis
         f"{robust.seconds / plain.seconds:.1f} times the training time."
     )
     return results
-
-
-def _fresh_model(seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build("small", classes=10, mean=0.13, std=0.31)
-
-
-def _train(model: nn.Module, batches: Batches, eps: float, epochs: int) -> Iterator[float]:
-    """The user's own loop, but for one line: `regularized_loss` stands where the criterion stood."""
-    steps = epochs * len(batches)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
-    for epoch in range(epochs):
-        batches.set_epoch(epoch)
-        for x, y in batches:
-            out = regularized_loss(model, x, y, threat="l2", eps=eps, h=0.1)
-            optimizer.zero_grad()
-            out.backward()
-            optimizer.step()
-            schedule.step()
-            yield out.loss.item()
 
 
 def _examine(name: str, model: nn.Module, test: Images, seconds: float) -> Trained:
