@@ -89,6 +89,11 @@ def test_probabilities_are_recognised_and_refused(batch: tuple[Tensor, Tensor]) 
     model = nn.Sequential(linear(), nn.Softmax(1)).eval()
     with pytest.raises(ModelError, match=r"probabilities.*return the logits"):
         Classifier(model).check(*batch)
+    half = nn.Sequential(linear(), nn.Softmax(1)).eval().bfloat16()
+    with pytest.raises(ModelError, match="probabilities"):
+        Classifier(half).check(*batch)
+    # Positive logits that nearly sum to 1 are still logits.
+    Classifier(lambda x: torch.tensor([[0.5, 0.3, 0.2001]]).expand(len(x), 3)).check(*batch)
     # Log-probabilities differ from logits by a constant a row, so they are logits.
     Classifier(nn.Sequential(linear(), nn.LogSoftmax(1)).eval()).check(*batch)
 

@@ -11,8 +11,8 @@ from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.norms import at_least_single
 from gradreg.passes import Criterion, Model
 
-# How far from a distribution rows may be and still be taken for probabilities; rounding in fp16 is ten times smaller.
-_DISTRIBUTION_TOLERANCE = 1e-2
+# How far from 1, in units of rounding, a row may sum and still be taken for probabilities.
+_ROUNDING = 32
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _check_logits(logits: Tensor) -> None:
         first = int((~finite).nonzero()[0])
         raise ModelError(f"The model's logits are not finite for {int((~finite).sum())} images, the first is {first}.")
     scores = logits.to(at_least_single(logits.dtype))
-    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _DISTRIBUTION_TOLERANCE)
+    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
     if bool(looks_like_one.all()):
         raise ModelError(
             "The model returns probabilities, whose gradients vanish where it is sure, so attacks would fail and make "

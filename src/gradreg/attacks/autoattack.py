@@ -1,0 +1,93 @@
+"""The reference AutoAttack as a cross-check, through the `pyautoattack` package when it is installed."""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradreg.attacks.result import AttackResult
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError
+from gradreg.losses import margin
+from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import threat as named_threat
+from gradreg.passes import Model, RandomState
+
+_NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
+
+
+def autoattack(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    eps: float,
+    threat: ThreatName | Threat = "linf",
+    version: str = "standard",
+    seed: int = 0,
+    batch_size: int = 256,
+) -> AttackResult:
+    """AutoAttack (Croce & Hein 2020) at one radius, its images verified by us.
+
+    It does not say which images it evaluates, so `forwards` and `backwards` are averages over all images; and it
+    reseeds the global random state, which is put back afterwards.
+    """
+    try:
+        package = import_module("pyautoattack")
+    except ImportError as error:
+        raise ConfigError("autoattack needs a package that is not installed: pip install pyautoattack.") from error
+    norm, classifier = named_threat(threat), Classifier.of(model)
+    logits, y = classifier.check(x, y), y.long()
+    if logits.shape[1] < 4:
+        raise ConfigError(
+            f"AutoAttack's targeted losses need 4 classes and the model has {logits.shape[1]}: use attack()."
+        )
+    counted = _Counted(classifier)
+    random = RandomState.now(x.device)
+    with random.replayed():
+        reference: Any = package.AutoAttack(
+            counted, norm=_NORMS[norm.name], eps=eps, seed=seed, version=version, device=x.device
+        )
+        for part in (reference.apgd_targeted, reference.fab):
+            part.n_target_classes = min(9, logits.shape[1] - 1)
+        found = reference.run_standard_evaluation(x, y, batch_size=batch_size)
+        adversarial: Tensor = found[0] if isinstance(found, tuple) else found
+    # Rounding leaves many of its images a little outside the ball, where they would not count.
+    inside = norm.project(adversarial.detach().to(x) - x, eps * (1 - 2e-6))
+    adversarial = (x + inside).clamp(*classifier.box)
+    misclassified = margin(logits, y) > 0
+    with torch.no_grad():
+        verified = (margin(classifier(adversarial), y) > 0) & ~misclassified
+    distance = norm.norm(adversarial - x).where(verified, torch.inf).masked_fill(misclassified, 0)
+    names = zip(misclassified.tolist(), verified.tolist(), strict=True)
+    each = torch.full_like(y, -(-counted.forwards // len(x)), dtype=torch.int64)
+    back = torch.full_like(y, -(-counted.backwards // len(x)), dtype=torch.int64)
+    return AttackResult(
+        distance,
+        torch.where(per_image(verified, x).bool(), adversarial, x),
+        tuple("clean" if clean else "autoattack" if won else "" for clean, won in names),
+        each,
+        back,
+        norm.name,
+        eps=(eps,),
+    )
+
+
+class _Counted(nn.Module):
+    """The model, counting rows; a backward is counted when a gradient comes back to the input."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.forwards = self.backwards = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.forwards += len(x)
+        logits: Tensor = self.classifier(x)
+        if logits.requires_grad:
+            logits.register_hook(self._came_back)
+        return logits
+
+    def _came_back(self, gradient: Tensor) -> None:
+        self.backwards += len(gradient)

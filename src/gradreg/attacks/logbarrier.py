@@ -1,0 +1,39 @@
+"""LogBarrier: from inside the adversarial region towards the clean image, held off the boundary by a logarithm."""
+
+import torch
+
+from gradreg.attacks.geometry import linear_distance
+from gradreg.attacks.run import attack_on
+from gradreg.attacks.search import Search
+from gradreg.attacks.start import find_start
+from gradreg.norms import per_image
+
+
+@attack_on("l2", "linf")
+def logbarrier(
+    search: Search, outer: int = 12, inner: int = 12, alpha: float = 0.3, beta: float = 0.65, step: float = 0.3
+) -> None:
+    """Minimise the distance less α·log(margin), for smaller and smaller α (Finlay, Pooladian & Oberman 2019).
+
+    The margin is the top-k one on logits, so that the barrier stands at the boundary which counts and does not depend
+    on their scale; α is relative to the squared distance. A point that is not adversarial is pulled halfway back to
+    the last one that was, and the image's step is halved: a trial costs one forward and one backward, and there is no
+    loop that could hang. In l∞ the distance falls by clipping, the steepest way down, not along a smoothed maximum.
+    """
+    find_start(search, gradients=True)
+    x, threat = search.x, search.threat
+    inside = delta = search.delta
+    pace = torch.full_like(search.distance, step)
+    for number in range(outer * inner):
+        height = alpha * beta ** (number // inner)
+        margin, gradient = search.margin_and_gradient(x + delta)
+        holds = margin > 0
+        chosen = per_image(holds, x).bool()
+        inside = torch.where(chosen, delta, inside)
+        pace = torch.where(holds, 1.2 * pace, 0.5 * pace).clamp(1e-4, step)
+        far = threat.norm(delta)
+        # Equilibrium: the linearised boundary is α times the distance away. Close to it the push is bounded.
+        away = linear_distance(threat, margin, gradient).clamp(min=1e-12)
+        push = pace * far * (height * far / away).clamp(max=2.0)
+        moved = threat.project(delta, (1 - pace) * far) + per_image(push, x) * threat.ascent(gradient)
+        delta = torch.where(chosen, search.clamp(x + moved) - x, (delta + inside) / 2)

@@ -1,0 +1,27 @@
+"""Polish: back along the straight line to the clean image, as far as it stays adversarial."""
+
+import torch
+
+from gradreg.attacks.run import attack_on
+from gradreg.attacks.search import Search
+from gradreg.norms import per_image
+
+
+@attack_on("l2", "linf", "l1", claims=False)
+def polish(search: Search, steps: int = 10, first: float = 0.02) -> None:
+    """Bisect the segment from the clean image to the best adversarial one; forwards only, and never a larger distance.
+
+    Good attacks end near the boundary, so the first trial is `first` below the end of the segment, and the trials go
+    down in growing steps until one is not adversarial.
+    """
+    search.retire(~search.found)
+    delta, far = search.delta, search.distance
+    upper = torch.ones_like(far)
+    lower = torch.zeros_like(far)
+    gap = torch.full_like(far, first)
+    for _ in range(steps):
+        # Until something below fails the lower end is not a bracket but the clean image: go down by the gap.
+        share = torch.where(lower > 0, (lower + upper) / 2, torch.maximum(upper - gap, upper / 2))
+        reached = search.margin(search.x + per_image(share, delta) * delta) > 0
+        upper, lower = torch.where(reached, share, upper), torch.where(reached, lower, share)
+        gap = 3 * gap

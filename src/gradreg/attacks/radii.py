@@ -1,0 +1,56 @@
+"""A schedule, and how an attack inside a ball of fixed radius becomes one for the smallest distance."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gradreg.attacks.geometry import linear_distance
+from gradreg.attacks.search import Search
+
+# An attack inside the balls of these radii, an image its own; the number is that of the attempt.
+Inside = Callable[[Tensor, int], None]
+
+# Kept from the ball's surface, so that rounding cannot carry a point outside of the radius that was asked for.
+_INSIDE = 1 - 1e-5
+
+
+def cosine(step: int, steps: int, first: float, last: float) -> float:
+    """From `first` to `last` along half a period of the cosine."""
+    return last + (first - last) * (1 + math.cos(math.pi * step / max(steps - 1, 1))) / 2
+
+
+def geometric(step: int, steps: int, first: float, last: float) -> float:
+    """From `first` to `last` by equal factors."""
+    return float(first * (last / first) ** (step / max(steps - 1, 1)))
+
+
+def smallest_radius(search: Search, run: Inside, rounds: int) -> None:
+    """Run an attack inside smaller and smaller balls, each image with its own radius.
+
+    Below the best known distance by a gap; the gap stays after a success and shrinks to a third after a failure. An
+    image without an adversarial image starts with the distance of the linearised model, doubled until one is found.
+    With radii given (a search that aims), every round is one more attempt at them.
+    """
+    if search.fixed_radius:
+        for number in range(rounds):
+            run(search.goal * _INSIDE, number)
+        return
+    # Cold or warm is decided here, once: a warm start is close, and its distance must not be halved.
+    gap = torch.where(search.found, 0.03, 0.3).to(search.distance.dtype)
+    unknown = torch.zeros_like(gap)
+
+    def linearise() -> None:
+        nonlocal unknown
+        unknown = 1.5 * linear_distance(search.threat, *search.margin_and_gradient(search.x))
+
+    search.within(search.anywhere, linearise)
+    unknown = torch.where(unknown.isfinite() & (unknown > 0), unknown, 0.01)
+    for number in range(rounds):
+        radius = torch.where(search.found, search.distance * (1 - gap), unknown)
+        search.within(radius, partial(run, radius * _INSIDE, number))
+        hit = search.distance <= radius
+        gap = torch.where(hit, gap, gap / 3)
+        unknown = torch.where(hit, unknown, 2 * unknown)

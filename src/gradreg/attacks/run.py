@@ -1,0 +1,242 @@
+"""From a model and images to a verified result: what every attack and the suite have in common around the search."""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.attacks.quantize import snap
+from gradreg.attacks.result import AttackResult, concatenate
+from gradreg.attacks.search import Finished, Search
+from gradreg.classifier import Classifier, Queries
+from gradreg.errors import ConfigError, DataError, GradregError, ModelError
+from gradreg.losses import margin
+from gradreg.norms import Threat, ThreatName, at_least_single, per_image
+from gradreg.norms import threat as named_threat
+from gradreg.passes import Model
+
+Progress = Callable[[int, int], None]
+# How far a model's two answers to the same images may be apart, relative to its logits; cuDNN stays far below it.
+_REPEATABLE = 1e-4
+
+
+class Attack:
+    """A search function as an attack: call it with a model and images, or name it in a suite."""
+
+    def __init__(self, run: Callable[..., None], threats: tuple[ThreatName, ...], claims: bool) -> None:
+        self.name, self.threats, self.search, self.claims = run.__name__, threats, run, claims
+        self.__doc__ = run.__doc__
+        self.options = tuple(inspect.signature(run).parameters)[1:]
+
+    def __call__(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        *,
+        threat: ThreatName | Threat = "l2",
+        eps: float | Sequence[float] | None = None,
+        start: Tensor | None = None,
+        topk: int = 1,
+        seed: int = 0,
+        budget: int | None = None,
+        batch_size: int = 256,
+        quantize: int | None = None,
+        progress: "Progress | None" = None,
+        **options: Any,
+    ) -> AttackResult:
+        """Attack the images; `start` are adversarial images to begin with, `options` those of this attack."""
+        setup = Setup(topk, seed, budget, batch_size, quantize, progress)
+        return examine(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
+
+    def __repr__(self) -> str:
+        return f"<attack {self.name}({', '.join(self.options)})>"
+
+
+def attack_on(*threats: ThreatName, claims: bool = True) -> Callable[[Callable[..., None]], Attack]:
+    """Make a search function an attack for these threats; without `claims` it leaves the credit to whom it improves."""
+    return lambda run: Attack(run, threats, claims)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is the same for all attacks: `budget` is in propagations an image, `quantize` in bits a pixel."""
+
+    topk: int = 1
+    seed: int = 0
+    budget: int | None = None
+    batch_size: int = 256
+    quantize: int | None = None
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """An attack with its options, as a suite runs it."""
+
+    attack: Attack
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def check(self, threat: Threat) -> None:
+        """Refuse an option or a threat that the attack does not know."""
+        unknown = sorted(set(self.options) - set(self.attack.options))
+        if unknown:
+            known = ", ".join(self.attack.options)
+            raise ConfigError(f"{self.attack.name} has no option {', '.join(unknown)}: it takes {known}.")
+        if threat.name not in self.attack.threats:
+            raise ConfigError(
+                f"{self.attack.name} is an attack on {', '.join(self.attack.threats)}, not {threat.name}."
+            )
+
+
+def examine(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    plan: Sequence[Step],
+    *,
+    threat: ThreatName | Threat,
+    eps: float | Sequence[float] | None,
+    setup: Setup,
+    start: Tensor | None = None,
+) -> AttackResult:
+    """Run the steps of a plan on batches of images and verify what they found."""
+    norm, classifier, radii = named_threat(threat), Classifier.of(model), _radii(eps)
+    for step in plan:
+        step.check(norm)
+    if start is not None and start.shape != x.shape:
+        raise DataError(f"start has shape {tuple(start.shape)} and x {tuple(x.shape)}: give a start for every image.")
+    if len(x) != len(y) or len(x) == 0:
+        raise DataError(
+            f"There are {len(x)} images and {len(y)} labels: give one label for each of at least one image."
+        )
+    if setup.batch_size < 1:
+        raise ConfigError(f"batch_size is {setup.batch_size}, but it is at least 1.")
+    batches = list(zip(x.split(setup.batch_size), y.split(setup.batch_size), strict=True))
+    starts = [None] * len(batches) if start is None else list(start.split(setup.batch_size))
+    results = []
+    for number, ((images, labels), begin) in enumerate(zip(batches, starts, strict=True)):
+        images = images.detach().to(at_least_single(images.dtype))
+        with classifier.counted(len(images)) as queries:
+            search = _prepare(classifier, images, labels, norm, queries, setup)
+            report = _reporter(setup.progress, number, len(batches), len(plan))
+            _pursue(search, plan, radii, begin, report)
+            if setup.quantize is not None:
+                snap(search, setup.quantize)
+            _verify(search, push=setup.quantize is None)
+        names = ["", *(step.attack.name for step in plan), "start"]
+        winner = tuple("clean" if far == 0 else names[i + 1] for i, far in _pairs(search))
+        results.append(
+            AttackResult(
+                search.distance,
+                search.adversarial,
+                winner,
+                queries.forwards,
+                queries.backwards,
+                norm.name,
+                setup.topk,
+                radii,
+                setup.quantize,
+            )
+        )
+    return concatenate(results)
+
+
+def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queries: Queries, setup: Setup) -> Search:
+    """Check the model and the images, and that the model gives the same answer twice."""
+    try:
+        logits = classifier.check(x, y)
+        queries.forwards.add_(1)
+        with torch.no_grad():
+            again = classifier(x)
+    except GradregError:
+        raise
+    except Exception as error:
+        raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
+    apart = (logits - again).abs().amax()
+    if bool(apart > _REPEATABLE * logits.abs().amax()):
+        raise ModelError(
+            f"The model gives the same images different logits when asked again (by {float(apart):.2g}): a single "
+            "query of a randomised model proves nothing; fix its randomness, or average over many draws inside it."
+        )
+    budget = None if setup.budget is None else setup.budget - 1  # the last one verifies
+    return Search(
+        classifier, x, y.long(), threat, logits, topk=setup.topk, seed=setup.seed, queries=queries, budget=budget
+    )
+
+
+def _pursue(
+    search: Search, plan: Sequence[Step], radii: tuple[float, ...] | None, start: Tensor | None, report: Progress
+) -> None:
+    """Run all steps; with radii, again for the next smaller one on the images that were broken at the larger."""
+    if start is not None:
+        _attempt(search, len(plan), True, lambda: search.margin(start))
+    pending = torch.ones_like(search.distance, dtype=torch.bool)
+    for _ in radii or (None,):
+        if radii is not None:
+            pending &= _aim(search, radii, pending)
+        for number, step in enumerate(plan):
+            _attempt(search, number, step.attack.claims, partial(step.attack.search, search, **step.options))
+            report(number + 1, len(plan))
+        if radii is not None:
+            pending &= search.distance <= search.goal
+
+
+def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
+    """Aim each pending image at the largest radius that is not broken yet; others are left out."""
+    smaller = torch.tensor(radii, device=search.x.device, dtype=search.distance.dtype)
+    smaller = smaller.expand(len(search.x), -1)
+    target = smaller.where(smaller < search.distance[:, None], -1).amax(1)
+    pending = pending & (target >= 0)
+    search.aim(target.where(pending, torch.inf))
+    return pending
+
+
+def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object]) -> None:
+    with suppress(Finished):
+        search.begin(number, claims)
+        run()
+    search.check_finite()
+
+
+def _verify(search: Search, push: bool) -> None:
+    """Ask again about every adversarial image; one that fails is pushed outwards a little, or given up."""
+    delta = search.delta
+    pending = search.found & (search.distance > 0)
+    for factor in (1.0, 1.001, 1.01, 1.1) if push else (1.0,):
+        rows = pending.nonzero().flatten()
+        if len(rows) == 0:
+            return
+        points = search.clamp(search.x[rows] + factor * delta[rows]) if factor > 1 else search.adversarial[rows]
+        with torch.no_grad():
+            holds = margin(search.classifier(points, rows), search.y[rows], search.topk) > 0
+        search.adversarial[rows] = points
+        search.distance[rows] = search.threat.norm(points - search.x[rows])
+        pending = pending.index_put((rows[holds],), torch.zeros((), dtype=torch.bool, device=rows.device))
+    search.distance = search.distance.masked_fill(pending, torch.inf)
+    search.winner = search.winner.masked_fill(pending, -1)
+    search.adversarial = torch.where(per_image(pending, search.x).bool(), search.x, search.adversarial)
+
+
+def _pairs(search: Search) -> Iterable[tuple[int, float]]:
+    return zip(search.winner.tolist(), search.distance.tolist(), strict=True)
+
+
+def _radii(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    if eps is None:
+        return None
+    radii = tuple(sorted({float(eps)} if isinstance(eps, int | float) else {float(radius) for radius in eps}))
+    if not radii or radii[0] < 0:
+        raise ConfigError(f"eps is {eps}, but it is a radius or several, in pixel units and not negative.")
+    return radii
+
+
+def _reporter(progress: Progress | None, batch: int, batches: int, steps: int) -> Progress:
+    if progress is None:
+        return lambda done, total: None
+    return lambda done, total: progress(batch * steps + done, batches * steps)

@@ -1,0 +1,69 @@
+"""Random numbers that belong to an image, not to a batch.
+
+An image's numbers are a function of (seed, pixels, label, which attack, which draw), so the same image meets the same
+luck alone, in any batch, in any order and on any device, and the global random state is never touched.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from gradreg.norms import at_least_single
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+class Streams:
+    """One stream of random numbers for each image."""
+
+    def __init__(self, seed: int, x: Tensor, y: Tensor) -> None:
+        pixels = x.to(torch.float32).flatten(1).contiguous().view(torch.int32).to(torch.int64)
+        places = _mix(torch.arange(1, pixels.shape[1] + 1, device=x.device) * _GOLDEN)
+        # A sum of integers wraps around but does not round, so that no order of summation can change it.
+        content = (pixels * (places | 1)).sum(1) + y.to(torch.int64) * _GOLDEN
+        self._places: Tensor | None = None
+        self.keys = _mix(_mix(content) + _signed(seed & (1 << 64) - 1))
+
+    def uniform(self, like: Tensor, draw: int, salt: int = 0) -> Tensor:
+        """Numbers in [0, 1) of the shape of `like`, the same for the same `draw` and `salt`."""
+        dtype = at_least_single(like.dtype)
+        bits = 24 if dtype == torch.float32 else 53
+        return self._words(like[0].numel(), draw, salt, bits).to(dtype).div_(1 << bits).view(like.shape)
+
+    def normal(self, like: Tensor, draw: int, salt: int = 0) -> Tensor:
+        """Standard normal numbers, two from each pair of uniform ones (Box & Muller 1958)."""
+        half = (like[0].numel() + 1) // 2
+        pairs = self.uniform(like.new_empty(len(like), 2, half), draw, salt)
+        radius = pairs[:, 0].neg().log1p_().mul_(-2).sqrt_()
+        angle = pairs[:, 1].mul_(2 * math.pi)
+        both = torch.stack([angle.cos(), angle.sin()], 1).mul_(radius[:, None]).flatten(1)
+        return both[:, : like[0].numel()].reshape(like.shape)
+
+    def _words(self, count: int, draw: int, salt: int, bits: int) -> Tensor:
+        """Random integers of that many bits; almost all of the time goes into allocation, so there is little of it."""
+        if self._places is None or len(self._places) != count:
+            self._places = torch.arange(1, count + 1, device=self.keys.device) * _GOLDEN
+        key = _mix(self.keys + _signed((salt * 0x1000003 + draw) * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
+        words = _mix(key[:, None] + self._places)
+        return _shift(words, 64 - bits, words)
+
+
+def _mix(z: Tensor) -> Tensor:
+    """The output function of SplitMix64 (Steele, Lea & Flood 2014), a bijection of the 64-bit integers; in place."""
+    spare = torch.empty_like(z)
+    z.bitwise_xor_(_shift(z, 30, spare)).mul_(_FIRST)
+    z.bitwise_xor_(_shift(z, 27, spare)).mul_(_SECOND)
+    return z.bitwise_xor_(_shift(z, 31, spare))
+
+
+def _shift(z: Tensor, by: int, out: Tensor) -> Tensor:
+    """Shift to the right, filling with zeros: torch's own keeps the sign."""
+    torch.bitwise_right_shift(z, by, out=out)
+    return out.bitwise_and_((1 << (64 - by)) - 1)

@@ -1,0 +1,135 @@
+"""The suites: which attacks, in which order and for how long, and the call that runs them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from gradreg.attacks.apgd import apgd
+from gradreg.attacks.boundary import boundary
+from gradreg.attacks.carlini_wagner import carlini_wagner
+from gradreg.attacks.ddn import ddn
+from gradreg.attacks.deepfool import deepfool
+from gradreg.attacks.fmn import fmn
+from gradreg.attacks.logbarrier import logbarrier
+from gradreg.attacks.pgd import pgd
+from gradreg.attacks.polish import polish
+from gradreg.attacks.pool import Pool
+from gradreg.attacks.result import AttackResult
+from gradreg.attacks.run import Attack, Progress, Setup, Step, examine
+from gradreg.attacks.square import square
+from gradreg.attacks.streams import Streams
+from gradreg.errors import ConfigError
+from gradreg.norms import Threat, ThreatName
+from gradreg.norms import threat as named_threat
+from gradreg.passes import Model
+
+SuiteName = Literal["standard", "paper", "quick"]
+
+ATTACKS: dict[str, Attack] = {
+    found.name: found for found in (deepfool, ddn, fmn, pgd, apgd, carlini_wagner, boundary, logbarrier, square, polish)
+}
+
+
+def attack(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    threat: ThreatName | Threat = "l2",
+    attacks: SuiteName | Sequence[str] = "standard",
+    eps: float | Sequence[float] | None = None,
+    topk: int = 1,
+    seed: int = 0,
+    budget: int | None = None,
+    batch_size: int = 256,
+    quantize: int | None = None,
+    start: Tensor | None = None,
+    progress: Progress | None = None,
+    resume: str | os.PathLike[str] | None = None,
+) -> AttackResult:
+    """The nearest adversarial image of each image over several attacks; with `eps`, whether there is one that near.
+
+    `budget` bounds the propagations of an image, `progress` is called with how much is done and of how much, and
+    `resume` is a file that keeps a pool of what is finished: an interrupted call continues from it.
+    """
+    norm = named_threat(threat)
+    plan = _plan(attacks, norm, fixed=eps is not None)
+    setup = Setup(topk, seed, budget, batch_size, quantize, progress)
+    if resume is None:
+        return examine(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
+    silent = replace(setup, progress=None)
+
+    def part(rows: Tensor) -> AttackResult:
+        begin = None if start is None else start[rows]
+        return examine(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
+
+    same = (plan, norm.name, eps, topk, seed, budget, quantize, int(Streams(0, x, y).keys.sum()))
+    return _resumed(Path(resume), {"examination": repr(same)}, x, part, setup)
+
+
+def _resumed(
+    path: Path, about: dict[str, str], x: Tensor, part: Callable[[Tensor], AttackResult], setup: Setup
+) -> AttackResult:
+    """Examine what the pool in that file does not have yet, and save it after every batch."""
+    pool = Pool.load(path) if path.exists() else Pool(len(x), about)
+    if pool.about != about:
+        raise ConfigError(f"{path} belongs to another examination: delete it, or resume with the same arguments.")
+    for rows in pool.missing.split(setup.batch_size):
+        pool.update(part(rows.to(x.device)), rows)
+        pool.save(path)
+        if setup.progress is not None:
+            setup.progress(int(pool.examined.sum()), len(pool))
+    return pool.result.to(x.device)
+
+
+def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> list[Step]:
+    if isinstance(attacks, str):
+        suites = FIXED if fixed else MINIMAL
+        if attacks not in suites:
+            raise ConfigError(f"There is no suite {attacks!r}: it is one of {', '.join(suites)}, or a list of attacks.")
+        plan = [Step(found, options) for found, options in suites[attacks] if threat.name in found.threats]
+        if not any(step.attack.claims for step in plan):
+            raise ConfigError(f"The {attacks} suite has no attack on {threat.name}: take another suite or a list.")
+        return plan
+    unknown = [name for name in attacks if name not in ATTACKS]
+    if unknown or not attacks:
+        raise ConfigError(f"There is no attack {', '.join(unknown) or '[]'}: there are {', '.join(ATTACKS)}.")
+    return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
+
+
+Suite = list[tuple[Attack, dict[str, Any]]]
+
+MINIMAL: dict[str, Suite] = {
+    "quick": [(fmn, {"steps": 22, "first": 10.0}), (polish, {"steps": 7})],
+    "paper": [(pgd, {}), (carlini_wagner, {}), (boundary, {}), (logbarrier, {}), (polish, {})],
+    "standard": [
+        (fmn, {"steps": 100}),
+        (fmn, {"steps": 50, "target": 1}),
+        (fmn, {"steps": 50, "target": 2}),
+        (fmn, {"steps": 50, "target": 3}),
+        (apgd, {"steps": 20, "rounds": 4, "losses": ("ce", "dlr", "t1")}),
+        (square, {"steps": 60}),
+        (boundary, {"steps": 60}),
+        (logbarrier, {"outer": 4, "inner": 8, "alpha": 0.02, "beta": 0.5}),
+        (deepfool, {"steps": 5, "overshoot": 0.005, "warm": True}),
+        (polish, {}),
+    ],
+}
+
+FIXED: dict[str, Suite] = {
+    "quick": [(fmn, {"steps": 16, "first": 10.0}), (apgd, {"steps": 10, "losses": ("ce",)})],
+    "paper": [(pgd, {}), (carlini_wagner, {}), (boundary, {}), (logbarrier, {})],
+    "standard": [
+        (fmn, {"steps": 60}),
+        (apgd, {"steps": 50, "losses": ("ce", "dlr")}),
+        (fmn, {"steps": 40, "target": 1}),
+        (fmn, {"steps": 40, "target": 2}),
+        (fmn, {"steps": 40, "target": 3}),
+        (apgd, {"steps": 50, "losses": ("t1", "t2", "t3")}),
+        (square, {"steps": 80}),
+    ],
+}
