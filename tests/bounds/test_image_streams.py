@@ -1,14 +1,9 @@
-"""Streams that belong to images, and files that are written whole or not at all."""
-
-from pathlib import Path
+"""Random streams that belong to images."""
 
 import numpy as np
-import pytest
 import torch
 
-from gradreg.bounds.storage import read, write
 from gradreg.bounds.streams import content_keys, fingerprint, stream
-from gradreg.errors import DataError
 
 
 def test_a_stream_is_named_by_pixels_seed_and_purpose() -> None:
@@ -33,24 +28,3 @@ def test_a_stream_drawn_in_pieces_is_the_same_stream() -> None:
         source.standard_normal(dtype=np.float32, out=pieces[:cut])
         source.standard_normal(dtype=np.float32, out=pieces[cut:])
         np.testing.assert_array_equal(whole, pieces)
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "new" / "file.safetensors"
-    write(path, "thing", {"a": torch.ones(2)}, {"n": 1})
-
-    def full(self: Path, data: bytes) -> int:
-        raise OSError("no space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_bytes", full)
-        with pytest.raises(OSError, match="no space"):
-            write(path, "thing", {"a": torch.zeros(2)}, {"n": 2})
-    tensors, facts = read(path, "thing")
-    assert torch.equal(tensors["a"], torch.ones(2))
-    assert facts == {"n": 1}
-    assert len(list(path.parent.iterdir())) == 1
-    with pytest.raises(DataError, match="holds no other thing"):
-        read(path, "other thing")
-    with pytest.raises(DataError, match="cannot be read"):
-        read(tmp_path / "none", "thing")

@@ -1,20 +1,18 @@
 """The per-image minimum over attacks, runs, processes and files, and who found it."""
 
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from gradreg.attacks.result import AttackResult
 from gradreg.errors import ConfigError, DataError
+from gradreg.storage import read, write
 
-_FORMAT = "gradreg-pool-1"
+_KIND = "pool of attack results"
 _TENSORS = ("distance", "adversarial", "forwards", "backwards")
 
 
@@ -84,31 +82,26 @@ class Pool:
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file whose metadata is JSON; the name appears only when the file is complete."""
-        best, path = self.result, Path(path)
+        """Write one safetensors file; its name appears only when it is complete."""
+        best = self.result
         names = sorted(set(best.winner))
         codes = torch.tensor([names.index(winner) for winner in best.winner])
         tensors = {name: getattr(best, name).contiguous() for name in _TENSORS}
         described = {"threat": best.threat, "topk": best.topk, "eps": best.eps, "quantize": best.quantize}
-        metadata = {"format": _FORMAT, "winners": names, "about": self.about, **described}
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        save_file({**tensors, "winner": codes, "examined": self.examined}, unfinished, {"pool": json.dumps(metadata)})
-        os.replace(unfinished, path)
+        facts = {"winners": names, "about": self.about, **described}
+        write(path, _KIND, {**tensors, "winner": codes, "examined": self.examined}, facts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Pool":
         """Read what `save` wrote."""
-        with safe_open(path, "pt") as file:
-            metadata = json.loads((file.metadata() or {}).get("pool", "{}"))
-            if metadata.get("format") != _FORMAT:
-                raise DataError(f"{path} is not a pool of attack results.")
-            tensors = {name: file.get_tensor(name) for name in (*_TENSORS, "winner", "examined")}
-        pool = cls(len(tensors["distance"]), metadata["about"])
+        tensors, facts = read(path, _KIND)
+        pool = cls(len(tensors["distance"]), facts["about"])
         pool.examined = tensors.pop("examined")
-        winner = tuple(metadata["winners"][code] for code in tensors.pop("winner").tolist())
-        eps = None if metadata["eps"] is None else tuple(metadata["eps"])
-        described = {key: metadata[key] for key in ("threat", "topk", "quantize")}
-        pool._best = AttackResult(winner=winner, eps=eps, **described, **tensors)
+        winner = tuple(facts["winners"][code] for code in tensors.pop("winner").tolist())
+        eps = None if facts["eps"] is None else tuple(facts["eps"])
+        described = {name: facts[name] for name in ("threat", "topk", "quantize")}
+        fields: dict[str, Any] = {**described, **{name: tensors[name] for name in _TENSORS}}
+        pool._best = AttackResult(winner=winner, eps=eps, **fields)
         return pool
 
 

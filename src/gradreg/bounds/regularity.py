@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import Scores
-from gradreg.bounds.storage import Facts, read, write
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, ThreatName
+from gradreg.storage import Facts, read, write
 
 RegularityMethod = Literal["paper", "ascent", "local", "given"]
 

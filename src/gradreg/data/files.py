@@ -1,4 +1,4 @@
-"""Where data files live, and how they are fetched, read and replaced."""
+"""Where data files live, and how they are fetched and read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import hashlib
 import http.client
 import os
 import urllib.request
-import uuid
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from gradreg.errors import DataError
+from gradreg.storage import replacing
 
 TIMEOUT_SECONDS = 30
 
@@ -41,18 +39,6 @@ def read(path: Path) -> bytes:
 def damaged(path: Path | str, why: object) -> DataError:
     """The error for a file that is there but not what it should be."""
     return DataError(f"{path} is truncated or damaged ({why}): fetch it again")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` to write to; it takes the place of `path` only if nothing went wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def download(url: str, path: Path, md5: str, wanted: str) -> None:

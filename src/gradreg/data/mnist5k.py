@@ -21,9 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gradreg.data.files import replacing
 from gradreg.data.images import Images
 from gradreg.errors import DataError
+from gradreg.storage import replacing
 
 VERSION = "0.25.0"
 MEMBER = "data/data/mnist_5k.csv.gz"

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gradreg.bounds.storage import read, write
 from gradreg.errors import ConfigError, DataError
+from gradreg.storage import read, write
 
 _TENSORS = ("index", "prediction", "radius", "samples")
 

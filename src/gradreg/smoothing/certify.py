@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradreg.bounds.storage import read, write
 from gradreg.bounds.streams import content_keys, fingerprint
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
@@ -23,6 +22,7 @@ from gradreg.passes import Model
 from gradreg.smoothing import rules
 from gradreg.smoothing.certificates import Certificates, Settings, settings_from
 from gradreg.smoothing.sampling import Request, Sampler, Stage
+from gradreg.storage import read, write
 
 Progress = Callable[[int, int], None]
 Ints = NDArray[np.int64]

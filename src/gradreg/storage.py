@@ -1,0 +1,50 @@
+"""A result in one file: tensors as safetensors, the rest as JSON in its header; written to the side, then renamed."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from gradreg.errors import DataError
+
+Facts = dict[str, Any]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` to write to; it takes the place of `path` only if nothing went wrong."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:
+    """Save; a crash half-way leaves the file that was there before."""
+    metadata = {"kind": kind, "facts": json.dumps(facts, ensure_ascii=False)}
+    with replacing(Path(path)) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+
+
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], Facts]:
+    """What `write` saved, on the CPU."""
+    try:
+        with safe_open(path, "pt") as opened:
+            metadata = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a dict
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} cannot be read as a {kind} file of gradreg: {error}.") from error
+    if metadata.get("kind") != kind:
+        raise DataError(f"{path} holds no {kind}: it was written by something else, or for something else.")
+    facts: Facts = json.loads(metadata["facts"])
+    return tensors, facts

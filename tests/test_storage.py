@@ -1,0 +1,30 @@
+"""Files that are written whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from gradreg import DataError, storage
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "file.safetensors"
+    storage.write(path, "thing", {"a": torch.ones(2)}, {"n": 1})
+
+    def full(tensors: object, path: Path, metadata: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "save_file", full)
+        with pytest.raises(OSError, match="no space"):
+            storage.write(path, "thing", {"a": torch.zeros(2)}, {"n": 2})
+    tensors, facts = storage.read(path, "thing")
+    assert torch.equal(tensors["a"], torch.ones(2))
+    assert facts == {"n": 1}
+    assert len(list(path.parent.iterdir())) == 1
+    with pytest.raises(DataError, match="holds no other thing"):
+        storage.read(path, "other thing")
+    with pytest.raises(DataError, match="cannot be read"):
+        storage.read(tmp_path / "none", "thing")
