@@ -70,6 +70,7 @@ def test_demo_trains_both_networks_and_the_penalty_flattens_the_loss() -> None:
     assert plain.accuracy > 0.9
     assert robust.accuracy > 0.9
     assert robust.grad_norm < 0.8 * plain.grad_norm
+    assert robust.distance > 1.2 * plain.distance
     assert "times flatter" in console.export_text()
 
 
