@@ -31,6 +31,10 @@ def test_import_is_light_and_so_is_every_public_name() -> None:
     assert not loaded & set(HEAVY)
 
 
+def test_rooms_can_be_entered_without_importing_them_first() -> None:
+    assert "gradreg.data.mnist5k" in modules_after("import gradreg\ngradreg.data.names()")
+
+
 def test_public_names_are_all_there_and_no_others() -> None:
     assert set(gradreg.__all__) <= set(dir(gradreg))
     with pytest.raises(AttributeError, match="no attribute 'robust'"):

@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gradreg.attacks import AttackResult as AttackResult
+    from gradreg.attacks import Pool as Pool
+    from gradreg.attacks import attack as attack
     from gradreg.bounds import BoundsError as BoundsError
     from gradreg.bounds import Regularity as Regularity
     from gradreg.bounds import bounds as bounds
@@ -25,10 +28,13 @@ if TYPE_CHECKING:
     from gradreg.penalty import regularized_loss as regularized_loss
     from gradreg.smoothing import Certificates as Certificates
     from gradreg.smoothing import certify as certify
+    from gradreg.training import fit as fit
+    from gradreg.training import load as load
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "gradreg.attacks": "AttackResult Pool attack",
     "gradreg.bounds": "BoundsError Regularity bounds clever estimate_regularity violations",
     "gradreg.classifier": "Classifier",
     "gradreg.errors": "ConfigError DataError GradregError ModelError PrecisionError",
@@ -36,12 +42,16 @@ _PUBLIC = {
     "gradreg.norms": "threat",
     "gradreg.penalty": "RegularizedLoss regularized_loss",
     "gradreg.smoothing": "Certificates certify",
+    "gradreg.training": "fit load",
 }
+_ROOMS = ("attacks", "data", "losses", "models", "norms", "objectives", "recipes", "smoothing", "training")
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"gradreg.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'gradreg' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradreg.errors import DataError
 
-Facts = dict[str, Any]
+Facts = Mapping[str, Any]
 
 
 @contextmanager
@@ -32,11 +32,15 @@ def replacing(path: Path) -> Iterator[Path]:
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:
     """Save; a crash half-way leaves the file that was there before."""
     metadata = {"kind": kind, "facts": json.dumps(facts, ensure_ascii=False)}
+    # Copies: safetensors refuses tensors that share memory, as tied weights do.
+    copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with replacing(Path(path)) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, metadata)
+        save_file(copies, temporary, metadata)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
 
 
-def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], Facts]:
+def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write` saved, on the CPU."""
     try:
         with safe_open(path, "pt") as opened:
@@ -46,5 +50,4 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], Fa
         raise DataError(f"{path} cannot be read as a {kind} file of gradreg: {error}.") from error
     if metadata.get("kind") != kind:
         raise DataError(f"{path} holds no {kind}: it was written by something else, or for something else.")
-    facts: Facts = json.loads(metadata["facts"])
-    return tensors, facts
+    return tensors, json.loads(metadata["facts"])

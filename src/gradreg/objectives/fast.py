@@ -1,0 +1,56 @@
+"""Adversarial training on single steps: as cheap as the gradient penalty, and prone to catastrophic overfitting."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from gradreg.norms import ThreatName, threat
+from gradreg.objectives.adversarial import check_crafting
+from gradreg.objectives.base import Moment, Outcome, without_wrapper
+from gradreg.objectives.crafting import ascend, single_step
+from gradreg.passes import BatchNormMode, Calls
+
+
+@dataclass(frozen=True)
+class _SingleStep:
+    threat: ThreatName = "linf"
+    eps: float = 8 / 255
+    step_size: float | None = None
+    clip: bool = True
+    bn: BatchNormMode = "train"
+    ramp_epochs: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_crafting(self.threat, self.eps, 1, self.step_size, self.bn)
+
+
+@dataclass(frozen=True)
+class RandomStartStep(_SingleStep):
+    """FGSM from a random start (Wong et al. 2020): a point of the ball, one step of 1.25 radii, back into the ball."""
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+        geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
+        radius, step = self.eps * ramp, (self.step_size or 1.25 * self.eps) * ramp
+        start = at.draws.sample("start", x, lambda like, source: geometry.sample(like, radius, source))
+        calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
+        moved = ascend(calls, x, y, geometry, radius=radius, step=step, steps=1, start=start, clip=self.clip)
+        logits = model(moved)
+        return Outcome(at.criterion(logits, y).mean(), logits.detach())
+
+
+@dataclass(frozen=True)
+class NoisyStep(_SingleStep):
+    """N-FGSM (de Jorge et al. 2022): noise of `noise` radii, then one step of a radius from there, never projected.
+
+    The stronger noise and the missing projection are what keeps it from catastrophic overfitting.
+    """
+
+    noise: float = 2.0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+        geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
+        radius, step = self.noise * self.eps * ramp, (self.step_size or self.eps) * ramp
+        noisy = x + at.draws.sample("start", x, lambda like, source: geometry.sample(like, radius, source))
+        calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
+        logits = model(single_step(calls, noisy, y, geometry, step=step, clip=self.clip))
+        return Outcome(at.criterion(logits, y).mean(), logits.detach())

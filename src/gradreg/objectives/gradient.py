@@ -1,0 +1,74 @@
+"""The paper's objective: the loss plus its input gradient's size, as `gradreg.regularized_loss` takes it."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gradreg.norms import ThreatName
+from gradreg.objectives.base import Moment, Outcome, require
+from gradreg.passes import AutocastMode, BatchNormMode
+from gradreg.penalty import Method, Scale, regularized_loss
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Every option of `regularized_loss`, under its name, and how they change during training.
+
+    The strength (λ or ε) rises from 0 over `ramp_epochs`: a penalty at full strength from the first step can pin a
+    network to constant predictions. h goes linearly from `h_start` to `h` over `h_ramp_epochs`, as in CURE.
+    `h_jitter` = j gives each image its own h, uniform in [(1 − j)h, (1 + j)h]: with an h as long as the threat's radius
+    a fixed one invites catastrophic overfitting.
+    """
+
+    threat: ThreatName = "l2"
+    lam: float | None = None
+    eps: float | None = None
+    weight: float = 1.0
+    squared: bool | None = None
+    scale: Scale | None = None
+    h: float = 0.01
+    order: Literal[1, 2] = 1
+    method: Method = "fd"
+    bn: BatchNormMode = "train"
+    autocast: AutocastMode = "off"
+    lazy: int = 1
+    fraction: float = 1.0
+    ramp_epochs: float = 0.0
+    h_start: float | None = None
+    h_ramp_epochs: float = 0.0
+    h_jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.ramp_epochs >= 0, f"ramp_epochs is {self.ramp_epochs}, but a ramp takes 0 or more epochs.")
+        require(0 <= self.h_jitter < 1, f"h_jitter is {self.h_jitter}, but it is a share of h, 0 ≤ h_jitter < 1.")
+        require(
+            (self.h_start is None) == (self.h_ramp_epochs == 0) and self.h_ramp_epochs >= 0,
+            "A ramp of h needs both h_start, where it begins, and h_ramp_epochs, how long it takes.",
+        )
+        require(self.h_start is None or self.h_start > 0, f"h_start is {self.h_start}, but every h is positive.")
+        # The penalty itself knows best which options go together, so a toy batch is put through it.
+        h = torch.full((2,), self.h) if self.h_jitter else self.h
+        regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+        strength = at.ramp(self.ramp_epochs)
+        options = self._options(at.step) | {"criterion": at.criterion}
+        options["lam" if self.eps is None else "eps"] *= strength
+        out = regularized_loss(model, x, y, h=self._h(x, at), **options)
+        scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}
+        return Outcome(out.loss, out.logits, scalars, out.backward)
+
+    def _h(self, x: Tensor, at: Moment) -> float | Tensor:
+        start = self.h if self.h_start is None else self.h_start
+        h = start + (self.h - start) * at.ramp(self.h_ramp_epochs)
+        if not self.h_jitter:
+            return h
+        one_each = x.detach().flatten(1)[:, 0]
+        jitter = at.draws.sample("h", one_each, lambda like, source: like.uniform_(-1, 1, generator=source))
+        return h * (1 + self.h_jitter * jitter)
+
+    def _options(self, step: int) -> dict[str, Any]:
+        names = ("threat", "lam", "eps", "weight", "squared", "scale", "order", "method", "bn", "autocast", "lazy")
+        return {name: getattr(self, name) for name in names} | {"fraction": self.fraction, "step": step}

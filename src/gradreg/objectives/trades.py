@@ -1,0 +1,60 @@
+"""TRADES (Zhang et al. 2019): accuracy on the clean image, agreement on its neighbours."""
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gradreg.norms import ThreatName, at_least_single, threat
+from gradreg.objectives.adversarial import check_crafting
+from gradreg.objectives.base import Moment, Outcome, require, without_wrapper
+from gradreg.objectives.crafting import ascend
+from gradreg.passes import BatchNormMode, Calls
+
+# At the image itself the divergence is 0 and so is its gradient: ascent has to start beside it.
+START = 1e-3
+
+
+@dataclass(frozen=True)
+class Trades:
+    """ℓ(x) + beta·KL(p(x) ‖ p(x′)), with x′ in the ball where the divergence is largest.
+
+    As its authors do, x′ is crafted with frozen batch normalisation, and clean and crafted images each pass through the
+    network in a batch of their own.
+    """
+
+    threat: ThreatName = "linf"
+    eps: float = 8 / 255
+    beta: float = 6.0
+    steps: int = 10
+    step_size: float | None = None
+    clip: bool = True
+    bn: BatchNormMode = "frozen"
+    ramp_epochs: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_crafting(self.threat, self.eps, self.steps, self.step_size, self.bn)
+        require(self.beta >= 0, f"beta is {self.beta}, but the weight of the divergence is a number ≥ 0.")
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+        geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
+        step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)
+        logits = model(x)
+        calls = Calls(without_wrapper(model), divergence, self.bn, "keep")
+        start = START * at.draws.sample("start", x, lambda like, source: like.normal_(generator=source))
+        start = geometry.project(start, radius)
+        target = logits.detach()
+        worst = ascend(
+            calls, x, target, geometry, radius=radius, step=step, steps=self.steps, start=start, clip=self.clip
+        )
+        clean = at.criterion(logits, y).mean()
+        apart = divergence(model(worst), logits).mean()
+        scalars = {"clean_loss": clean.detach(), "divergence": apart.detach()}
+        return Outcome(clean + self.beta * apart, target, scalars)
+
+
+def divergence(logits: Tensor, reference: Tensor) -> Tensor:
+    """KL(p_reference ‖ p) of each image, from logits of both; finite whatever they are."""
+    kind = at_least_single(logits.dtype)
+    log_p, log_q = reference.to(kind).log_softmax(1), logits.to(kind).log_softmax(1)
+    return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)

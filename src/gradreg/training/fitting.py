@@ -1,0 +1,159 @@
+"""From a recipe, or from a network and images in Python, to a run directory."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from gradreg.data import DataSet, ImageFolder, Images
+from gradreg.errors import ConfigError
+from gradreg.models import build
+from gradreg.objectives import Objective
+from gradreg.training import tables
+from gradreg.training.config import Config, Settings
+from gradreg.training.directory import RunDirectory
+from gradreg.training.errors import Interrupted
+from gradreg.training.loop import Trainer
+from gradreg.training.processes import Processes, joined
+from gradreg.training.reporting import Reporter
+from gradreg.training.sources import Batch, Loaders, Shape, Source, from_config, loaders, reseed
+
+# A model of one of these is told how many channels the images have; a user's own function may not want to know.
+TOLD_CHANNELS = ("small", "compact", "resnext34_2x32", "resnet50", "timm:")
+
+Data = DataSet | Images | ImageFolder | tuple[Iterable[Batch], Iterable[Batch]]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished run: a table of measurements an epoch, the best epoch's, and where it all lies, if anywhere."""
+
+    metrics: list[dict[str, Any]]
+    best: dict[str, Any]
+    run: Path | None
+
+
+def fit(
+    model: nn.Module,
+    data: Data,
+    objective: Objective | Mapping[str, Any] | str = "undefended",
+    *,
+    run: str | Path | None = None,
+    resume: bool = False,
+    held_out: int = 500,
+    augment: tuple[Any, ...] = (),
+    console: Console | None = None,
+    **settings: Any,
+) -> Fitted:
+    """Train `model` in place, where it lies; afterwards it holds the best epoch's weights.
+
+    `data` is a data set or a part of one, of which `held_out` images pick the best epoch, or your own loaders as a
+    pair (training batches, held-out batches) of pixels in [0, 1] and labels. `settings` are those of a recipe, under
+    the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`, `probe={"threat": "l2", "eps": 0.5}`.
+    A loader's own shuffling and augmentation are made repeatable, so a run in a directory resumes to the bit.
+    The global random streams are afterwards as they were before.
+    """
+    chosen = tables.build(Settings, {"objective": objective, **settings})
+    weight = next(model.parameters(), None)
+    if weight is None:
+        raise ConfigError("The model has no parameters, so there is nothing to train.")
+    with joined(str(weight.device)) as processes, _streams_kept(processes):
+        source = Source([Loaders(0, *_pair(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
+        if run is not None:
+            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, console)
+        with TemporaryDirectory() as folder:
+            try:
+                fitted = _run(model, source, chosen, tables.plain(chosen), processes, Path(folder), False, console)
+            except Interrupted as stop:
+                raise KeyboardInterrupt from stop  # nothing was kept, so there is nothing to continue
+            return replace(fitted, run=None)
+
+
+def train(
+    config: Config, run: Path, *, resume: bool = False, console: Console | None = None, data_dir: Path | None = None
+) -> Fitted:
+    """Carry out a recipe in the directory `run`, by one process or by as many as torchrun started."""
+    with joined(config.device) as processes, _streams_kept(processes):
+        source, shape = from_config(config, processes, str(data_dir) if data_dir else None)
+        model_table = complete(config.model, shape)
+        reseed(config.seed)
+        options = {key: value for key, value in model_table.items() if key != "name"}
+        model = build(model_table["name"], **options).to(processes.device)
+        table = tables.plain(replace(config, model=model_table))
+        return _run(model, source, config, table, processes, run, resume, console)
+
+
+def complete(model: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """A model's table with the number of classes and channels that the images have."""
+    given = dict(model)
+    given.setdefault("classes", shape.classes)
+    if str(given["name"]).startswith(TOLD_CHANNELS):
+        given.setdefault("channels", shape.channels)
+    return given
+
+
+def _run(
+    model: nn.Module,
+    source: Source,
+    settings: Settings,
+    table: Mapping[str, Any],
+    processes: Processes,
+    folder: Path,
+    resume: bool,
+    console: Console | None,
+) -> Fitted:
+    run = RunDirectory(folder)
+    if resume:
+        run.check_same(table)
+    elif processes.first:
+        run.start(table)
+    processes.wait()
+    if settings.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = _synchronised(model, settings, processes)
+    board = folder / "tensorboard" if settings.tensorboard and processes.first else None
+    with Reporter(console if processes.first else None, board) as reporter:
+        trainer = Trainer(model, source, settings, processes, run, reporter)
+        if resume:
+            trainer.resume()
+        trainer.train()
+    best = run.weights("best")
+    model.load_state_dict(best.tensors)
+    return Fitted(run.metrics(), best.numbers["metrics"], folder)
+
+
+def _streams_kept(processes: Processes) -> AbstractContextManager[None]:
+    device = processes.device
+    kind = "cuda" if device.type == "cpu" else device.type
+    return torch.random.fork_rng([] if device.type == "cpu" else [device.index or 0], device_type=kind)
+
+
+def _synchronised(model: nn.Module, settings: Settings, processes: Processes) -> nn.Module:
+    if not settings.sync_bn or processes.world == 1:
+        return model
+    if processes.device.type != "cuda":
+        raise ConfigError("sync_bn = true needs CUDA: torch has no synchronised batch normalisation elsewhere.")
+    synchronised: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return synchronised
+
+
+def _pair(
+    data: Data, settings: Settings, held_out: int, augment: tuple[Any, ...], processes: Processes
+) -> tuple[Iterable[Batch], Iterable[Batch]]:
+    if isinstance(data, tuple):
+        if len(data) != 2:
+            raise ConfigError(f"data is a tuple of {len(data)}, but it is (training batches, held-out batches).")
+        return data
+    if not isinstance(data, DataSet | Images | ImageFolder):
+        raise ConfigError(
+            f"data is a {type(data).__name__}, but some images must pick the best epoch: pass a pair "
+            "(training batches, held-out batches), or a data set of gradreg.data."
+        )
+    part = data.train if isinstance(data, DataSet) else data
+    return loaders(part, settings, processes, held_out, augment)

@@ -1,0 +1,156 @@
+"""The batches of a run: which set of loaders serves which epoch, and how any loader is made repeatable."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.data import ImageFolder, Images, batches, load
+from gradreg.data.order import Epochs, generator
+from gradreg.errors import ConfigError, DataError
+from gradreg.training.config import Config, Settings
+from gradreg.training.processes import Processes
+
+Batch = tuple[Tensor, Tensor]
+
+HELD_OUT_BATCH = 250
+
+
+def reseed(*key: int) -> None:
+    """Put torch's global streams (dropout, a user's own augmentation) at a place that depends on `key` alone."""
+    torch.manual_seed(generator("global", *key).initial_seed())
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """Training and held-out batches from an epoch on."""
+
+    start: int
+    train: Iterable[Batch]
+    held_out: Iterable[Batch]
+
+
+class Source:
+    """Batches by epoch and position. Reaching a place costs nothing with our own loaders; others are run through."""
+
+    def __init__(self, parts: Sequence[Loaders], seed: int, device: torch.device) -> None:
+        self.parts, self.seed, self.device = parts, seed, device
+        for part in parts:
+            if not isinstance(part.train, Sized) or len(part.train) == 0:
+                raise DataError("The training batches must have a length, of at least one, for schedules to go by.")
+
+    def steps(self, epoch: int) -> int:
+        """Batches in that epoch."""
+        return len(self._part(epoch).train)  # type: ignore[arg-type]
+
+    def batches(self, epoch: int, first: int) -> Iterator[Batch]:
+        """The batches of an epoch, from number `first` on."""
+        loader: Any = self._part(epoch).train
+        if isinstance(loader, Epochs):
+            loader.set_epoch(epoch)
+            loader.start(first)
+            found: Iterator[Batch] = iter(loader)
+        else:
+            sampler: Any = getattr(loader, "sampler", None)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            found = islice(self._seeded(loader, epoch), first, None)
+        for x, y in found:
+            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+
+    def held_out(self, epoch: int) -> Iterator[Batch]:
+        """The held-out batches that go with an epoch."""
+        for x, y in self._part(epoch).held_out:
+            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+
+    def _part(self, epoch: int) -> Loaders:
+        return [part for part in self.parts if part.start <= epoch][-1]
+
+    def _seeded(self, loader: Iterable[Batch], epoch: int) -> Iterator[Batch]:
+        """A loader that draws from the global streams, made a function of (seed, epoch, batch)."""
+        reseed(self.seed, epoch)
+        iterator, number = iter(loader), 0
+        while True:
+            reseed(self.seed, epoch, number)
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            yield batch
+            number += 1
+
+
+def from_config(config: Config, processes: Processes, data_dir: str | None) -> tuple[Source, "Shape"]:
+    """The loaders of every phase of a recipe, and what their images look like."""
+    starts = sorted({0, *(phase.start for phase in config.phases)})
+    sets: dict[str, Images | ImageFolder] = {}
+    parts = []
+    for start in starts:
+        now = config.during(start)
+        if now.data not in sets:  # listing a large folder takes a while
+            sets[now.data] = load(now.data, data_dir).train
+        if now.size is not None and isinstance(sets[now.data], Images):
+            raise ConfigError(f"size is {now.size}, but only image folders are resized: leave it out for {now.data}.")
+        folder = {"workers": min(now.workers, _processors()), "size": now.size}
+        pair = loaders(
+            sets[now.data], now, processes, now.held_out, now.augment, folder=folder, min_scale=now.min_scale
+        )
+        parts.append(Loaders(start, *pair))
+    first = sets[config.during(0).data]
+    channels = first.pixels.shape[1] if isinstance(first, Images) else 3
+    return Source(parts, config.seed, processes.device), Shape(len(first.classes), channels)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a network has to fit."""
+
+    classes: int
+    channels: int
+
+
+def loaders(
+    part: Images | ImageFolder,
+    settings: Settings,
+    processes: Processes,
+    held_out: int,
+    augment: Sequence[Any],
+    *,
+    folder: Mapping[str, Any] | None = None,
+    min_scale: float = 0.25,
+) -> tuple[Epochs, Epochs]:
+    """Batches to train on and batches that are held out; `folder` are options that only image folders have."""
+    common: dict[str, Any] = {
+        "device": processes.device,
+        "channels_last": settings.channels_last,
+        "rank": processes.rank,
+        "world": processes.world,
+    }
+    in_training: dict[str, Any] = {"shuffle": True, "seed": settings.seed, "augment": augment, "drop_last": True}
+    if isinstance(part, ImageFolder):
+        common |= folder or {}
+        in_training["min_scale"] = min_scale
+    kept, held = part.split(held_out, settings.seed)
+    return (
+        batches(kept, _share(settings.batch_size, settings.accumulate, processes), **common, **in_training),
+        batches(held, -(-min(HELD_OUT_BATCH, held_out) // processes.world), **common),
+    )
+
+
+def _processors() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _share(batch_size: int, accumulate: int, processes: Processes) -> int:
+    """How many images of an update fall to one process."""
+    if batch_size % (processes.world * accumulate):
+        raise ConfigError(
+            f"batch_size is {batch_size}, which {processes.world} processes with accumulate = {accumulate} "
+            "micro-batches each cannot share evenly."
+        )
+    return batch_size // processes.world

@@ -1,0 +1,133 @@
+"""One update of the weights, and all that an update changes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from gradreg.errors import ConfigError
+from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
+from gradreg.training.average import Average
+from gradreg.training.config import Settings
+from gradreg.training.optimizers import Optimizers
+from gradreg.training.processes import Processes
+from gradreg.training.sources import reseed
+
+
+class Learner:
+    """A network, its optimizer and its average, with the sums of what the epoch's steps reported."""
+
+    def __init__(self, model: nn.Module, settings: Settings, processes: Processes) -> None:
+        self.model, self.settings, self.processes = model, settings, processes
+        self.called = _wrapped(model, settings, processes)
+        self.optimizers = Optimizers(settings.optimizer, model)
+        self.average = Average(model, settings.ema) if settings.ema else None
+        self.criterion = smoothed_cross_entropy(settings.label_smoothing)
+        self.sums: dict[str, Tensor] = {}
+
+    @property
+    def judged(self) -> nn.Module:
+        """The network that is examined and kept."""
+        return self.average.model if self.average else self.model
+
+    def step(self, x: Tensor, y: Tensor, key: tuple[int, ...], number: int, epoch: float, factor: float) -> Outcome:
+        """Update number `number`, `epoch` epochs into training, at `factor` times the learning rate.
+
+        Whatever is drawn depends on `key` alone, so no state of a random stream has to be saved.
+        """
+        settings = self.settings
+        reseed(*key, self.processes.rank)
+        for part, (images, labels, draws) in enumerate(self._micro_batches(x, y, key)):
+            moment = Moment(number, epoch, draws, self.criterion)
+            with self._no_exchange(unless=part == settings.accumulate - 1):
+                with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
+                    outcome = settings.objective(self.called, images, labels, moment)
+                outcome.backward()
+            self._add(outcome, labels)
+        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+        if settings.accumulate > 1:
+            for gradient in gradients:
+                gradient.div_(settings.accumulate)
+        if settings.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+        self.optimizers.step(factor)
+        self.processes.average_buffers(self.model)
+        if self.average:
+            self.average.update(self.model, number + 1)
+        return outcome
+
+    @property
+    def bad_steps(self) -> Tensor:
+        """How many losses of this epoch were infinite or NaN; a tensor, so that asking does not wait for the device."""
+        return self.sums["not_finite"]
+
+    def is_finite(self) -> bool:
+        """Whether the weights still are numbers."""
+        return all(bool(weight.isfinite().all()) for weight in self.model.parameters())
+
+    def means(self) -> dict[str, float]:
+        """What the steps reported, over all processes; NaN for what none of them measured."""
+        found = {}
+        for name, pair in self.sums.items():
+            if name != "not_finite":
+                total, count = self.processes.sum(pair.clone()).tolist()
+                found[name] = total / count if count else float("nan")
+        return found
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that the next step depends on."""
+        groups = {"model": self.model.state_dict(), "optimizer": self.optimizers.state(), "sums": self.sums}
+        if self.average:
+            groups["average"] = self.average.model.state_dict()
+        return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Continue from what `tensors` gave."""
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "average": {}}
+        for path, tensor in tensors.items():
+            group, _, name = path.partition("/")
+            groups[group][name] = tensor
+        self.model.load_state_dict(groups["model"])
+        self.optimizers.load(groups["optimizer"])
+        self.sums = {name: tensor.to(self.processes.device) for name, tensor in groups["sums"].items()}
+        if self.average:
+            self.average.model.load_state_dict(groups["average"])
+
+    def _micro_batches(self, x: Tensor, y: Tensor, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor, Draws]]:
+        parts, size = self.settings.accumulate, len(x)
+        if size % parts:
+            raise ConfigError(f"A batch of {size} images cannot be cut into accumulate = {parts} equal micro-batches.")
+        joint, first, each = size * self.processes.world, size * self.processes.rank, size // parts
+        for begin in range(0, size, each):
+            part = slice(begin, begin + each)
+            yield x[part], y[part], Draws(key, joint, slice(first + begin, first + begin + each))
+
+    def _no_exchange(self, *, unless: bool) -> AbstractContextManager[object]:
+        if unless or not isinstance(self.called, DistributedDataParallel):
+            return nullcontext()
+        return self.called.no_sync()
+
+    def _add(self, outcome: Outcome, y: Tensor) -> None:
+        """Sums and counts, on the device: what was not measured in a step does not count."""
+        right = (outcome.logits.argmax(1) == y).float().mean()
+        scalars = {"loss": outcome.loss.detach(), "train_accuracy": right, **outcome.scalars}
+        for name, value in scalars.items():
+            pair = torch.stack([value.float().nan_to_num(0.0), (~value.isnan()).float()])
+            self.sums[name] = self.sums[name] + pair if name in self.sums else pair
+        bad = (~outcome.loss.detach().isfinite()).float()
+        self.sums["not_finite"] = self.sums.get("not_finite", torch.zeros_like(bad)) + bad
+
+
+def _wrapped(model: nn.Module, settings: Settings, processes: Processes) -> nn.Module:
+    """The network as a step calls it: compiled, and one of several copies, if so."""
+    called: nn.Module = torch.compile(model) if settings.compile else model  # type: ignore[assignment]
+    if processes.world == 1:
+        return called
+    # Processes.average_buffers does it instead. The option was renamed in torch 2.13.
+    renamed = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+    option: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
+    return DistributedDataParallel(called, **option)

@@ -1,0 +1,139 @@
+"""Crafted images against closed forms: on a linear model steepest ascent is known exactly."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from gradreg.errors import ConfigError
+from gradreg.losses import cross_entropy
+from gradreg.norms import threat
+from gradreg.objectives import Adversarial, Draws, Moment, NoisyStep, Objective, RandomStartStep, Trades
+from gradreg.objectives.trades import divergence
+
+EPS = 0.05
+
+
+def moment(images: int, **changes: object) -> Moment:
+    return replace(Moment(3, 1.5, Draws((0, 3), images, slice(images))), **changes)  # type: ignore[arg-type]
+
+
+def two_classes() -> tuple[nn.Module, Tensor, Tensor]:
+    """A linear model of two classes, for which the worst point of any ball is known, and images inside the box."""
+    source = torch.Generator().manual_seed(5)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double()
+    for weight in model.parameters():
+        weight.data.normal_(generator=source)
+    x = 0.3 + 0.4 * torch.rand(6, 3, 2, 2, generator=source, dtype=torch.float64)
+    return model, x, torch.randint(0, 2, (6,), generator=source)
+
+
+def slope_direction(model: nn.Module, y: Tensor, name: str) -> Tensor:
+    """Where the loss of class y rises fastest: along the other class's weights minus its own."""
+    weight: Tensor = model[1].weight.detach()  # type: ignore[index]
+    return threat(name).ascent((weight[1 - y] - weight[y]).view(-1, 3, 2, 2))  # type: ignore[arg-type]
+
+
+def seen_by(objective: Objective, at: Moment | None = None) -> tuple[nn.Module, Tensor, Tensor, Tensor, Tensor]:
+    """The images that the last forward, the one trained on, was given; and the loss."""
+    model, x, y = two_classes()
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    loss = objective(model, x, y, at or moment(len(x))).loss
+    return model, x, y, seen[-1], loss
+
+
+@pytest.mark.parametrize("name", ["linf", "l2"])
+@pytest.mark.parametrize("random_start", [True, False])
+def test_pgd_reaches_the_exact_maximum_of_a_linear_model(name: str, random_start: bool) -> None:
+    objective = Adversarial(name, EPS, steps=60, step_size=EPS / 2, random_start=random_start)  # type: ignore[arg-type]
+    model, x, y, worst, loss = seen_by(objective)
+    exact = x + EPS * slope_direction(model, y, name)
+    assert_close(worst, exact, rtol=0, atol=1e-9)
+    assert_close(loss, cross_entropy(model(exact), y).mean(), rtol=1e-5, atol=0)
+
+
+def test_the_authors_variant_neither_starts_at_random_nor_clips() -> None:
+    step = 0.43 / 3072**0.5
+    objective = Adversarial("linf", 0.0314, steps=7, step_size=step, random_start=False, clip=False)
+    model, x, y = two_classes()
+    dark = torch.zeros_like(x)
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    objective(model, dark, y, moment(len(x)))
+    assert len(seen) == 8
+    assert_close(seen[1], step * slope_direction(model, y, "linf"))
+    assert_close(seen[-1], min(7 * step, 0.0314) * slope_direction(model, y, "linf"))
+    assert seen[-1].min() < 0
+
+
+def test_clipping_keeps_images_in_the_box() -> None:
+    model, x, y = two_classes()
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    for objective in (Adversarial(eps=0.5), RandomStartStep(eps=0.5), NoisyStep(eps=0.5), Trades(eps=0.5)):
+        objective(model, x, y, moment(len(x)))
+    assert torch.stack(seen[-1:]).min() >= 0
+    assert torch.stack(seen[-1:]).max() <= 1
+
+
+def test_random_start_step_by_formula() -> None:
+    model, x, y, stepped, _ = seen_by(RandomStartStep("linf", EPS))
+    start = moment(len(x)).draws.sample("start", x, lambda like, source: threat("linf").sample(like, EPS, source))
+    exact = x + (start + 1.25 * EPS * slope_direction(model, y, "linf")).clamp(-EPS, EPS)
+    assert_close(stepped, exact, rtol=0, atol=1e-12)
+
+
+def test_noisy_step_by_formula_leaves_the_ball() -> None:
+    model, x, y, stepped, _ = seen_by(NoisyStep("linf", EPS))
+    noise = moment(len(x)).draws.sample("start", x, lambda like, source: threat("linf").sample(like, 2 * EPS, source))
+    assert_close(stepped, x + noise + EPS * slope_direction(model, y, "linf"), rtol=0, atol=1e-12)
+    assert (stepped - x).abs().max() > EPS
+
+
+def test_trades_by_formula() -> None:
+    model, x, y, worst, loss = seen_by(Trades("linf", EPS, beta=4.0, steps=40))
+    p, q = model(x).softmax(1), model(worst).softmax(1)
+    kl = (p * (p / q).log()).sum(1).mean()
+    assert_close(loss, F.cross_entropy(model(x), y) + 4 * kl)
+    # With two classes the divergence has its two local maxima at the corners along the difference of the weights.
+    corner = slope_direction(model, y, "linf")
+    values = [divergence(model(x + sign * EPS * corner), model(x)) for sign in (1, -1)]
+    found = divergence(model(worst), model(x))
+    assert_close(torch.minimum(*((found - value).abs() for value in values)), torch.zeros_like(found))
+
+
+def test_divergence_is_finite_for_sure_networks() -> None:
+    sure = torch.tensor([[500.0, -500.0]])
+    assert divergence(sure, sure).item() == 0
+    assert divergence(-sure, sure).isfinite().all()
+
+
+@pytest.mark.parametrize("make", [Adversarial, RandomStartStep, NoisyStep, Trades])
+def test_a_ramp_starts_at_the_clean_image(make: Callable[..., Objective]) -> None:
+    _, x, _, seen, _ = seen_by(make(eps=EPS, ramp_epochs=4), moment(6, epoch=0.0))
+    assert_close(seen, x)
+    _, x, _, seen, _ = seen_by(make(eps=EPS, ramp_epochs=4), moment(6, epoch=2.0))
+    limit = EPS / 2 * (3 if make is NoisyStep else 1)
+    assert 0 < (seen - x).abs().max() <= limit + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eps": -1.0}, r"eps is -1.0, but the radius of an attack is a number ≥ 0, in pixel units\."),
+        ({"steps": 0}, r"steps is 0, but an attack takes at least one step\."),
+        ({"step_size": 0.0}, r"step_size is 0.0, but a step has a positive length\."),
+        ({"threat": "l3"}, "There is no threat 'l3'"),
+        ({"bn": "off"}, "bn is 'off'"),
+    ],
+)
+def test_impossible_attacks_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Adversarial(**options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="beta is -1"):
+        Trades(beta=-1)

@@ -1,0 +1,232 @@
+"""Damaged checkpoints, full disks, diverging networks: reported, named, survived."""
+
+import errno
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import save_file
+from tiny import same_weights, tiny_fit
+from torch import Tensor, nn
+
+from gradreg import storage
+from gradreg.objectives import Moment, Outcome, Undefended
+from gradreg.training import RunError, TrainingFailed
+from gradreg.training.checkpoints import Generations, State, read, write
+from gradreg.training.directory import RunDirectory
+from gradreg.training.monitors import Reading
+from gradreg.training.step import Learner
+from gradreg.training.watch import trouble
+
+
+def listening() -> Console:
+    return Console(file=StringIO(), width=300, record=True, force_terminal=False)
+
+
+def truncate(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+class Stop(BaseException):
+    pass
+
+
+def stop_before_step(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, done = Learner.step, 0
+
+    def step(*arguments: Any, **options: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done == number:
+            raise Stop
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(Learner, "step", step)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_truncated_checkpoint_is_reported_and_the_one_before_is_used(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_fit(tmp_path / "whole", epochs=2)
+    stop_before_step(8, monkeypatch)
+    with pytest.raises(Stop):
+        tiny_fit(tmp_path / "run", epochs=2)
+    monkeypatch.undo()
+    newest, older = Generations(tmp_path / "run").paths()
+    truncate(newest, share)
+    console = listening()
+    tiny_fit(tmp_path / "run", epochs=2, resume=True, console=console)
+    assert f"{newest} is truncated or damaged" in (said := console.export_text())
+    assert "The checkpoint before it is used." in said
+    assert older.name == "state-000000006.safetensors"
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+
+
+def test_when_no_checkpoint_can_be_read(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    for path in Generations(tmp_path / "run").paths():
+        truncate(path, 0.5)
+    with pytest.raises(RunError, match=r"None of the 2 checkpoints in .* can be read: start a new run\."):
+        tiny_fit(tmp_path / "run", epochs=1, resume=True)
+
+
+def test_foreign_files_and_other_versions_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "x.safetensors", State({"a": torch.ones(2)}, {"step": 1}))
+    assert read(tmp_path / "x.safetensors").numbers == {"step": 1}
+    (tmp_path / "y.safetensors").write_bytes(b"\x80\x04 a pickle, perhaps")
+    with pytest.raises(RunError, match="truncated or damaged"):
+        read(tmp_path / "y.safetensors")
+    storage.write(tmp_path / "z.safetensors", "checkpoint of format 99", {"a": torch.ones(2)}, {"step": 1})
+    with pytest.raises(RunError, match="holds no checkpoint of format 1"):
+        read(tmp_path / "z.safetensors")
+
+
+def test_a_full_disk_is_reported_and_the_checkpoint_before_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = epochs = 0
+
+    def save(tensors: Any, path: Path, metadata: Any) -> None:
+        nonlocal writes
+        writes += "state" in path.name
+        if writes in (2, 3, 4) and "state" in path.name:
+            path.write_bytes(b"half of i")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path, metadata=metadata)
+
+    tiny_fit(tmp_path / "whole", epochs=2)
+    monkeypatch.setattr(storage, "save_file", save)
+    console = listening()
+    tiny_fit(tmp_path / "run", epochs=2, console=console)
+    said = console.export_text()
+    assert "No space left on device" in said
+    assert "Training goes on, with the checkpoint before." in said
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert not list((tmp_path / "run").glob(".*")), "half-written files were left behind"
+
+    def no_weights(tensors: Any, path: Path, metadata: Any) -> None:
+        nonlocal epochs
+        epochs += "last" in path.name
+        if epochs == 1 and "state" not in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(storage, "save_file", no_weights)
+    assert tiny_fit(tmp_path / "later", epochs=2).best["epoch"] == 2
+
+    def never(tensors: Any, path: Path, metadata: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage, "save_file", never)
+    with pytest.raises(RunError, match=r"could not be written \(.*No space left.*\): free some space"):
+        tiny_fit(tmp_path / "full", epochs=1)
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    half, mine = tmp_path / "run" / f".best.safetensors.{'0f' * 16}", tmp_path / "run" / ".notes"
+    half.write_bytes(b"half of i")
+    mine.write_text("mine")
+    tiny_fit(tmp_path / "run", epochs=1, resume=True)
+    assert (half.exists(), mine.exists()) == (False, True)
+
+
+def test_a_line_of_metrics_cut_short_by_a_kill_is_passed_over(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.add_metrics({"epoch": 1, "loss": float("nan")})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 2, "lo')
+    assert run.metrics() == [{"epoch": 1, "loss": None}]
+    run.rewind_metrics(1)
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"epoch": 1, "loss": None}
+
+
+class Explodes:
+    """Plain training whose loss is not finite from one step on, while `rollbacks` have not reached a number."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+        out = Undefended()(model, x, y, at)
+        rollbacks = at.draws.key[1]
+        return Outcome(out.loss * float("nan"), out.logits) if at.step == self.step and not rollbacks else out
+
+
+def test_divergence_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match=r"Training diverged in epoch 2, by step 8: .* set clip_norm\."):
+        tiny_fit(tmp_path / "run", objective=Explodes(7))
+    assert len(RunDirectory(tmp_path / "run").metrics()) == 1
+    assert all(tensor.isfinite().all() for tensor in read(Generations(tmp_path / "run").paths()[0]).tensors.values())
+
+
+def test_divergence_rolls_back_and_goes_on_at_half_the_rate(tmp_path: Path) -> None:
+    console = listening()
+    fitted = tiny_fit(tmp_path / "run", objective=Explodes(7), on_divergence="rollback", console=console)
+    assert [row["rollbacks"] for row in fitted.metrics] == [0, 1, 1]
+    assert [row["epoch"] for row in fitted.metrics] == [1, 2, 3]
+    assert "Back to epoch 1, at half the learning rate." in console.export_text()
+
+
+def test_divergence_before_the_first_good_epoch_ends_the_run_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(TrainingFailed, match="Training diverged in epoch 1"):
+        tiny_fit(tmp_path / "run", objective=Explodes(2), on_divergence="rollback")
+
+
+def reading(clean: float, probe: float, single: float, commonest: float = 0.2, loss: float = 1.0) -> Reading:
+    return Reading(100, clean, loss, commonest, 100, probe, single, grad_norm=1.0)
+
+
+def test_catastrophic_overfitting_is_told_from_an_ordinary_decline() -> None:
+    healthy = [reading(0.7, 0.40, 0.45), reading(0.75, 0.44, 0.50)]
+    assert trouble(healthy) is None
+    assert trouble([*healthy, reading(0.8, 0.40, 0.5)]) is None, "a little worse is no collapse"
+    assert trouble([*healthy, reading(0.8, 0.10, 0.2)]) is None, "single steps fell too: the network is just worse"
+    found = trouble([*healthy, reading(0.8, 0.02, 0.85)])
+    assert found is not None
+    assert found.kind == "overfitting"
+    assert "Catastrophic overfitting in epoch 3: accuracy under the probe fell from 44.0% to 2.0%" in found.sentence
+
+
+def test_a_constant_prediction_for_three_epochs_is_divergence() -> None:
+    stuck = reading(0.1, 0.1, 0.1, commonest=1.0)
+    assert trouble([stuck, stuck]) is None
+    assert trouble([stuck, reading(0.5, 0.2, 0.2), stuck]) is None
+    found = trouble([stuck] * 3)
+    assert found is not None
+    assert found.kind == "divergence"
+    assert "the same class" in found.sentence
+
+
+def test_a_held_out_loss_that_is_not_finite_is_divergence() -> None:
+    found = trouble([reading(0.1, 0.1, 0.1, loss=float("nan"))])
+    assert found is not None
+    assert found.kind == "divergence"
+
+
+@pytest.mark.parametrize("policy", ["stop", "rollback", "ignore"])
+def test_what_overfitting_leads_to(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network is made to overfit on paper: its second examination shows the collapse."""
+    from gradreg.training import loop
+
+    shown = iter([reading(0.7, 0.4, 0.4), reading(0.7, 0.01, 0.9), *[reading(0.8, 0.5, 0.6)] * 3])
+    monkeypatch.setattr(loop, "examine", lambda *_: next(shown))
+    console = listening()
+
+    def run() -> Any:
+        return tiny_fit(tmp_path / "run", epochs=3, on_overfitting=policy, console=console)
+
+    if policy == "stop":
+        with pytest.raises(TrainingFailed, match="Catastrophic overfitting in epoch 2"):
+            run()
+        return
+    metrics = run().metrics
+    assert "Catastrophic overfitting in epoch 2" in console.export_text()
+    assert [row["rollbacks"] for row in metrics] == ([0, 1, 1] if policy == "rollback" else [0, 0, 0])
+    assert [row["probe"] for row in metrics] == ([0.4, 0.5, 0.5] if policy == "rollback" else [0.4, 0.01, 0.5])

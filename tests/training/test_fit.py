@@ -1,0 +1,181 @@
+"""`gradreg.fit`: the user's own network, loaders and objective, and what the options of a step mean."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import Plain, digits, network, tiny_fit, weights
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset
+
+import gradreg
+from gradreg.data import DataSet
+from gradreg.errors import ConfigError, DataError
+from gradreg.objectives import Adversarial, Objective, Undefended
+from gradreg.training import RunError, load
+from gradreg.training.config import Settings
+from gradreg.training.optimizers import SGD, Muon, Optimizers
+from gradreg.training.processes import Processes
+from gradreg.training.step import Learner
+
+ALONE = Processes(0, 1, torch.device("cpu"))
+
+
+def plain_net() -> nn.Module:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 12), nn.GELU(), nn.Linear(12, 10))
+
+
+def batch(count: int = 12) -> tuple[Tensor, Tensor]:
+    images = digits(count)
+    return images.floats(), images.labels
+
+
+def test_own_network_loaders_and_objective_and_nothing_left_behind() -> None:
+    x, y = batch(40)
+    loader = DataLoader(TensorDataset(x, y), 8, shuffle=True)
+    model, state = plain_net(), torch.get_rng_state()
+    before = [weight.clone() for weight in model.parameters()]
+    fitted = gradreg.fit(model, (loader, [(x, y)]), Plain(), epochs=2, optimizer={"name": "sgd", "lr": 0.1})
+    assert torch.equal(torch.get_rng_state(), state)
+    assert fitted.run is None
+    assert [row["epoch"] for row in fitted.metrics] == [1, 2]
+    assert fitted.best["clean"] == max(row["clean"] for row in fitted.metrics)
+    assert not any(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+
+
+def test_data_sets_are_split_and_the_test_part_is_never_looked_at() -> None:
+    part = digits(60)
+    with pytest.raises(ConfigError, match="40 images do not fill one batch of 64"):
+        tiny_fit(data=DataSet("mine", part, part), batch_size=64)
+    fitted = tiny_fit(data=DataSet("mine", part, part), epochs=1)
+    assert fitted.metrics[0]["held_out"] == 20
+    assert fitted.metrics[0]["step"] == 2
+
+
+def test_every_epoch_is_written_down(tmp_path: Path) -> None:
+    row = tiny_fit(tmp_path / "run", epochs=1).metrics[0]
+    wanted = {"loss", "clean_loss", "penalty", "train_grad_norm", "train_accuracy", "clean", "probe", "single_step"}
+    wanted |= {"grad_norm", "grad_norm_max", "linearity_error", "zero_gradients", "images_per_second", "hours", "best"}
+    assert wanted <= row.keys()
+    assert row["loss"] == pytest.approx(row["clean_loss"] + row["penalty"], abs=1e-5)
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"config.toml", "metrics.jsonl", "last.safetensors", "best.safetensors"} <= files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"data": [1, 2]}, ConfigError, "data is a list, but some images must pick the best epoch"),
+        ({"data": (1, 2, 3)}, ConfigError, "data is a tuple of 3"),
+        ({"data": (iter([]), [])}, DataError, "must have a length"),
+        ({"data": ([], [])}, DataError, "must have a length"),
+        ({"model": nn.Identity()}, ConfigError, "has no parameters"),
+        ({"epoch": 3}, ConfigError, r"There is no setting 'epoch' \(did you mean 'epochs'"),
+        ({"accumulate": 4, "batch_size": 6}, ConfigError, "cannot share evenly"),
+    ],
+)
+def test_mistakes(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        tiny_fit(**arguments)
+
+
+def test_uneven_micro_batches_of_a_users_loader_are_refused() -> None:
+    x, y = batch(10)
+    with pytest.raises(ConfigError, match=r"A batch of 10 images cannot be cut into accumulate = 4 equal"):
+        tiny_fit(data=([(x, y)], [(x, y)]), accumulate=4)
+
+
+@pytest.mark.parametrize("objective", [Undefended(), Adversarial(eps=0.1, steps=2)])
+def test_accumulation_gives_the_gradient_of_the_whole_batch(objective: Objective) -> None:
+    x, y = batch()
+    found = []
+    for parts in (1, 3):
+        model = plain_net()
+        learner = Learner(model, Settings(objective=objective, accumulate=parts, batch_size=12, optimizer=SGD()), ALONE)
+        for step in range(3):
+            learner.step(x, y, (0, step), step, 0.0, 1.0)
+        found.append(list(model.parameters()))
+    for a, b in zip(*found, strict=True):
+        assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_clipping_bounds_the_update() -> None:
+    model = plain_net()
+    before = torch.cat([weight.detach().flatten() for weight in model.parameters()])
+    optimizer = SGD(lr=1.0, momentum=0.0, weight_decay=0.0)
+    Learner(model, Settings(optimizer=optimizer, clip_norm=1e-3), ALONE).step(*batch(), (0,), 0, 0.0, 0.5)
+    moved = torch.cat([weight.detach().flatten() for weight in model.parameters()]) - before
+    assert_close(moved.norm().item(), 0.5e-3, rtol=1e-3, atol=0)
+
+
+def test_the_average_follows_by_formula() -> None:
+    model = plain_net()
+    learner = Learner(model, Settings(ema=0.5), ALONE)
+    assert learner.average is not None
+    mean = [weight.detach().clone() for weight in model.parameters()]
+    for step in range(3):
+        learner.step(*batch(), (0, step), step, 0.0, 1.0)
+        decay = min(0.5, (2 + step) / (11 + step))
+        mean = [decay * m + (1 - decay) * w.detach() for m, w in zip(mean, model.parameters(), strict=True)]
+    for a, b in zip(learner.average.model.parameters(), mean, strict=True):
+        assert_close(a, b)
+    assert learner.judged is learner.average.model
+
+
+@pytest.mark.parametrize(("decay", "decayed"), [("all", 6), ("no-bias", 3), ("matrices", 2)])
+def test_weight_decay_goes_where_it_is_wanted(decay: Any, decayed: int) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 2))
+    (member,) = Optimizers(SGD(decay=decay, weight_decay=0.1), model).members
+    counts = {group["weight_decay"]: len(group["params"]) for group in member.param_groups}
+    assert counts.get(0.1) == decayed
+    assert sum(counts.values()) == 6
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_muon_moves_filters_as_matrices(layout: torch.memory_format) -> None:
+    conv = nn.Conv2d(3, 4, 3, bias=False)
+    model = nn.Sequential(conv, nn.Flatten(), nn.Linear(4, 2, bias=False)).to(memory_format=layout)  # type: ignore[call-overload]
+    matrix = nn.Parameter(conv.weight.detach().contiguous().flatten(1).clone())
+    gradient = torch.randn(4, 3, 3, 3)
+    reference = torch.optim.Muon([matrix], lr=0.02, weight_decay=0.01)
+    optimizers = Optimizers(Muon(), model)
+    for _ in range(2):
+        matrix.grad, conv.weight.grad = gradient.flatten(1).clone(), gradient.to(memory_format=layout).clone()
+        reference.step()
+        optimizers.step(1.0)
+    assert conv.weight.grad is None
+    assert_close(conv.weight.detach().contiguous().flatten(1), matrix.detach(), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("options", [{"amp": "bf16"}, {"channels_last": True}, {"label_smoothing": 0.1}])
+def test_options_that_only_have_to_work(options: dict[str, Any], tmp_path: Path) -> None:
+    fitted = tiny_fit(tmp_path / "run", epochs=1, **options)
+    assert fitted.metrics[0]["loss"] > 0
+    assert all(tensor.isfinite().all() for tensor in weights(tmp_path / "run").values())
+
+
+def test_compiled_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model: compiled(model, backend="eager"))
+    x, y = batch(16)
+    a, b = plain_net(), plain_net()
+    for model, choice in ((a, False), (b, True)):
+        gradreg.fit(model, ([(x, y)], [(x, y)]), {"name": "gradient", "eps": 0.5}, epochs=1, compile=choice)
+    assert_close(list(a.parameters()), list(b.parameters()))
+
+
+def test_a_run_of_a_python_model_cannot_be_rebuilt_from_its_recipe(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    with pytest.raises(RunError, match="was made in Python"):
+        load(tmp_path / "run")
+    assert network() is not None
+
+
+def test_tensorboard_is_asked_for_by_name_when_it_is_missing(tmp_path: Path) -> None:
+    if importlib.util.find_spec("tensorboard") is None:
+        with pytest.raises(ConfigError, match=r"pip install 'gradreg\[tensorboard\]'"):
+            tiny_fit(tmp_path / "run", epochs=1, tensorboard=True)

@@ -1,0 +1,216 @@
+"""A run that was killed, whenever and however, ends with the weights of one that was not."""
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import digits, in_a_process, network, run_or_continue, same_weights, tiny_fit
+from torch.utils.data import DataLoader, TensorDataset
+
+from gradreg.errors import ConfigError
+from gradreg.training import Interrupted, RunError
+from gradreg.training.directory import RunDirectory
+from gradreg.training.step import Learner
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("whole") / "run"
+    tiny_fit(run)
+    return run
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k not in ("hours", "images_per_second")} for row in rows]
+
+
+def test_a_run_repeats_to_the_bit(uninterrupted: Path, tmp_path: Path) -> None:
+    torch.rand(7)  # wherever the global stream stands
+    tiny_fit(tmp_path / "again")
+    assert same_weights(uninterrupted, tmp_path / "again")
+    assert metrics(uninterrupted) == metrics(tmp_path / "again")
+
+
+@pytest.mark.parametrize("moment", ["before a step", "before a rename", "after a rename"])
+def test_killed_at_every_moment_of_a_kind(
+    moment: str, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same run is killed at its first such moment, resumed, killed at its second one after that, and so on."""
+    left = 0
+
+    def tick() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+
+    step, rename = Learner.step, Path.replace
+
+    def stepped(*arguments: Any, **options: Any) -> Any:
+        if moment == "before a step":
+            tick()
+        return step(*arguments, **options)
+
+    def renamed(path: Path, target: Path) -> Path:
+        if moment == "before a rename":
+            tick()
+        result = rename(path, target)
+        if moment == "after a rename":
+            tick()
+        return result
+
+    monkeypatch.setattr(Learner, "step", stepped)
+    monkeypatch.setattr(Path, "replace", renamed)
+    run, kills = tmp_path / "run", 0
+    while True:
+        left = kills + 1
+        try:
+            tiny_fit(run, resume=(run / "config.toml").exists())
+            break
+        except Killed:
+            kills += 1
+    assert kills >= 4
+    assert same_weights(uninterrupted, run)
+    assert metrics(uninterrupted) == metrics(run)
+
+
+def survive(kills: int, uninterrupted: Path, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    for number in range(kills):
+        run = tmp_path / str(number)
+        process = in_a_process(run_or_continue, str(run))
+        while not (run / "config.toml").exists():
+            time.sleep(0.002)
+        time.sleep(dice.uniform(0, 0.6))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        again = in_a_process(run_or_continue, str(run))
+        again.join()
+        assert again.exitcode == 0
+        assert same_weights(uninterrupted, run)
+        assert metrics(uninterrupted) == metrics(run)
+
+
+def test_three_sigkills(uninterrupted: Path, tmp_path: Path) -> None:
+    survive(3, uninterrupted, tmp_path, seed=1)
+
+
+@pytest.mark.slow
+def test_twenty_sigkills(uninterrupted: Path, tmp_path: Path) -> None:
+    survive(20, uninterrupted, tmp_path, seed=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops(number: int, uninterrupted: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    step, steps = Learner.step, 0
+
+    def stepped(*arguments: Any, **options: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == 7:
+            os.kill(os.getpid(), number)
+        return step(*arguments, **options)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(Learner, "step", stepped)
+    with pytest.raises(Interrupted, match="Stopped in epoch 2, step 7 and saved: continue with --resume") as stop:
+        tiny_fit(tmp_path / "run", save_minutes=60)
+    assert stop.value.signal == number
+    assert signal.getsignal(number) is before
+    tiny_fit(tmp_path / "run", save_minutes=60, resume=True)
+    assert same_weights(uninterrupted, tmp_path / "run")
+
+
+def test_a_users_loader_resumes_to_the_bit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shuffling and its augmentation draw from the global stream."""
+    images = digits(60)
+    dataset = TensorDataset(images.floats(), images.labels)
+
+    def augmented(rows: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = (torch.stack(column) for column in zip(*rows, strict=True))
+        return (x + 0.1 * torch.rand(len(x), 1, 1, 1)).clamp(0, 1), y
+
+    def loaders() -> tuple[Any, Any]:
+        return DataLoader(dataset, 16, shuffle=True, collate_fn=augmented), DataLoader(dataset, 30)
+
+    tiny_fit(tmp_path / "whole", data=loaders(), epochs=2)
+    step, left = Learner.step, 6
+
+    def stepped(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        return step(*arguments, **options)
+
+    monkeypatch.setattr(Learner, "step", stepped)
+    with pytest.raises(Killed):
+        tiny_fit(tmp_path / "killed", data=loaders(), epochs=2)
+    tiny_fit(tmp_path / "killed", data=loaders(), epochs=2, resume=True)
+    assert same_weights(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_every_optimizer_resumes_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Learner.step
+    for name in ("sgd", "adamw", "muon"):
+        options: dict[str, Any] = {"optimizer": {"name": name}, "epochs": 2, "ema": None}
+        monkeypatch.setattr(Learner, "step", step)
+        tiny_fit(tmp_path / name, **options)
+        left = 4
+
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return step(*arguments, **options)
+
+        monkeypatch.setattr(Learner, "step", stepped)
+        with pytest.raises(Killed):
+            tiny_fit(tmp_path / f"{name}-killed", **options)
+        tiny_fit(tmp_path / f"{name}-killed", **options, resume=True)
+        assert same_weights(tmp_path / name, tmp_path / f"{name}-killed")
+
+
+def test_a_finished_run_may_be_resumed_and_stays_as_it_is(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.safetensors")}
+    fitted = tiny_fit(tmp_path / "run", epochs=1, resume=True)
+    assert len(fitted.metrics) == 1
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.safetensors")} == before
+
+
+def test_a_directory_with_anything_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match="is not empty: choose another --run, or continue that run with --resume"):
+        tiny_fit(tmp_path)
+    with pytest.raises(RunError, match="holds no run"):
+        tiny_fit(tmp_path, resume=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    with pytest.raises(ConfigError, match=r"epochs is 1 in .* and 2 now, but a resumed run keeps its settings"):
+        tiny_fit(tmp_path / "run", epochs=2, resume=True)
+    with pytest.raises(ConfigError, match="clip_norm is not set in"):
+        tiny_fit(tmp_path / "run", epochs=1, clip_norm=1.0, resume=True)
+    tiny_fit(tmp_path / "run", epochs=1, save_minutes=3, resume=True)
+
+
+def test_the_model_holds_the_best_weights_afterwards(tmp_path: Path) -> None:
+    model = network()
+    tiny_fit(tmp_path / "run", model=model)
+    best = RunDirectory(tmp_path / "run").weights("best").tensors
+    assert all(torch.equal(best[name], tensor) for name, tensor in model.state_dict().items())

@@ -1,0 +1,143 @@
+"""Settings from tables: what is accepted, and the sentence for every mistake."""
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from gradreg import recipes
+from gradreg.errors import ConfigError
+from gradreg.objectives import Adversarial, Gradient, Noise, Undefended
+from gradreg.training import tables, toml
+from gradreg.training.config import Config, Phase, Probe
+from gradreg.training.optimizers import SGD, AdamW
+from gradreg.training.schedules import Linear, OneCycle
+
+SMALLEST: dict[str, Any] = {"data": "mnist5k", "model": {"name": "small"}}
+
+
+def config(**changes: Any) -> Config:
+    return tables.build(Config, SMALLEST | changes)
+
+
+def test_tables_become_dataclasses() -> None:
+    made = config(
+        epochs=5,
+        objective={"name": "noise", "sigma": 1, "inner": {"name": "gradient", "eps": "8/255", "threat": "linf"}},
+        optimizer="adamw",
+        schedule={"name": "linear", "knots": [[0, 1], [5, 0.5]]},
+        probe={"threat": "linf", "eps": "8/255"},
+        phases=[{"start": 2, "batch_size": 32}],
+    )
+    assert made.objective == Noise(1.0, Gradient("linf", eps=8 / 255))
+    assert made.optimizer == AdamW()
+    assert made.schedule == Linear(((0.0, 1.0), (5.0, 0.5)))
+    assert made.probe == Probe("linf", 8 / 255)
+    assert made.phases == (Phase(2, batch_size=32),)
+    assert (made.during(1).batch_size, made.during(2).batch_size) == (128, 32)
+    assert config().objective == Undefended()
+    assert config(objective=Adversarial()).objective == Adversarial()
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    for name in recipes.names():
+        made = recipes.config(name)
+        assert tables.build(Config, toml.parse(toml.dumps(tables.plain(made)), "it")) == made, name
+
+
+def test_toml_of_strange_texts_and_keys() -> None:
+    table = {"a b": 'quote " and \\ and \n and \x7f é', "list": [1, 2.5, True, {"x": []}], "none": {}}
+    assert tomllib.loads(toml.dumps(table)) == table
+    with pytest.raises(ConfigError, match="cannot be written to a recipe"):
+        toml.dumps({"a": object()})
+
+
+def test_overrides_go_where_their_path_says() -> None:
+    table = {"epochs": 3, "objective": "gradient", "model": {"name": "small"}}
+    settings = ["epochs=5", "objective.lam=1", "objective.threat=linf", "model.activation = 'relu'", "probe.eps=8/255"]
+    assert toml.override(table, settings) == {
+        "epochs": 5,
+        "objective": {"name": "gradient", "lam": 1, "threat": "linf"},
+        "model": {"name": "small", "activation": "relu"},
+        "probe": {"eps": "8/255"},
+    }
+    assert table == {"epochs": 3, "objective": "gradient", "model": {"name": "small"}}
+
+
+@pytest.mark.parametrize("setting", ["epochs", "=3", "a..b=1"])
+def test_what_is_no_setting(setting: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a setting: write it as key=value, for example objective\.lam=1\."):
+        toml.override({}, [setting])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epoch": 3}, r"There is no setting 'epoch' (did you mean 'epochs'?)."),
+        ({"zzz": 3}, "There is no setting 'zzz': there are objective, epochs,"),
+        ({"objective": {"name": "gradient", "lamb": 1}}, "no setting 'objective.lamb' (did you mean 'objective.la"),
+        ({"objective": {"name": "gradiant"}}, "objective.name is 'gradiant' (did you mean 'gradient'?)."),
+        ({"objective": {"eps": 1.0}}, "objective.name is None: there are undefended, gradient,"),
+        ({"objective": 3}, "objective is 3, but it must be a table with a name: undefended, gradient,"),
+        ({"schedule": "cosine"}, "schedule.name is 'cosine'"),
+        ({"epochs": "many"}, "epochs is 'many', but it must be a whole number."),
+        ({"epochs": 2.5}, "epochs is 2.5, but it must be a whole number."),
+        ({"epochs": True}, "epochs is True, but it must be a whole number."),
+        ({"ema": "much"}, "ema is 'much', but it must be a number."),
+        ({"compile": 1}, "compile is 1, but it must be true or false."),
+        ({"data": 5}, "data is 5, but it must be a text."),
+        ({"augment": "flip"}, "augment is 'flip', but it must be a list."),
+        ({"model": "small"}, "model is 'small', but it must be a table such as { name = … }."),
+        ({"probe": 0.5}, "probe is 0.5, but it must be a table with threat, eps, steps, images."),
+        ({"probe": {"threat": "l2"}}, "The setting 'probe.eps' is missing."),
+        ({"amp": "fp8"}, "amp is 'fp8', but it is one of 'off', 'bf16'."),
+        ({"schedule": {"name": "linear", "knots": [[0, 1, 2]]}}, "knots[0] is [0, 1, 2], but it must be a list of 2."),
+        ({"epochs": 0}, "epochs is 0, but training takes at least one."),
+        ({"batch_size": 0}, "batch_size is 0, but a batch needs at least one image."),
+        ({"accumulate": 0}, "accumulate is 0, but it is a number of micro-batches."),
+        ({"accumulate": 3}, "batch_size is 128, which accumulate = 3 micro-batches cannot share evenly."),
+        ({"label_smoothing": 1.0}, "label_smoothing is 1.0, but it is a share of the label"),
+        ({"clip_norm": 0.0}, "clip_norm is 0.0, but a bound is positive."),
+        ({"ema": 1.0}, "ema is 1.0, but a decay lies between 0 and 1."),
+        ({"save_minutes": -1}, "save_minutes is -1.0, but it is a time, 0 or more."),
+        ({"held_out": 0}, "held_out is 0, but some images must pick the best epoch."),
+        ({"model": {}}, "The setting 'model.name' is missing."),
+        ({"model": {"name": 3}}, "model.name is 3, but it must be a text."),
+        ({"phases": [{"start": 40}]}, "Phases start at epochs [40], but they must rise and lie within the 30 epochs."),
+        ({"probe": {"threat": "l2", "eps": 0}}, "probe.eps is 0.0, but the probe needs a positive radius"),
+        ({"probe": {"threat": "l2", "eps": 1, "steps": 0}}, "probe.steps is 0, but an attack takes at least one step."),
+        ({"probe": {"threat": "l2", "eps": 1, "images": 0}}, "probe.images is 0, but a probe needs"),
+        ({"schedule": {"name": "piecewise", "milestones": [3, 2]}}, "milestones are at epochs 3, 2, but epochs must"),
+        ({"schedule": {"name": "linear", "knots": [[0, 1]]}}, "A linear schedule needs at least two knots"),
+        ({"schedule": {"name": "one-cycle", "warmup": 1}}, "warmup is 1.0, but it is a share of training"),
+    ],
+)
+def test_mistakes_get_a_sentence(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as mistake:
+        config(**changes)
+    assert message in str(mistake.value)
+    assert str(mistake.value).endswith(".")
+
+
+def test_missing_settings_are_named() -> None:
+    with pytest.raises(ConfigError, match="The setting 'data' is missing"):
+        tables.build(Config, {"model": {"name": "small"}})
+
+
+def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Any) -> None:
+    (tmp_path / "bad.toml").write_text("epochs = = 3")
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        recipes.config(tmp_path / "bad.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        recipes.config(tmp_path / "missing.toml")
+    with pytest.raises(ConfigError, match=r"no recipe 'mnist5k-l1' \(did you mean 'mnist5k-l"):
+        recipes.config("mnist5k-l1")
+
+
+def test_every_recipe_opens_with_its_command_and_a_line_about_it() -> None:
+    for name, about in recipes.names().items():
+        first = recipes.text(name).splitlines()[0]
+        assert first == f"# gradreg train {name} --run runs/{name}"
+        assert 20 < len(about) < 110
+    assert config(optimizer={"name": "sgd"}).optimizer == SGD()
+    assert config().schedule == OneCycle()
