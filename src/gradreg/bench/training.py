@@ -1,4 +1,4 @@
-"""What a training step costs: plain, with the penalty in its forms, and with double backprop."""
+"""What a training step costs: plain, with the penalty in its forms, with double backprop and adversarially."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from gradreg.bench import measure
 from gradreg.losses import cross_entropy
 from gradreg.models import build
+from gradreg.objectives.adversarial import Adversarial
+from gradreg.objectives.base import Draws, Moment
 from gradreg.penalty import regularized_loss
 
 SHAPES = {"small": (1, 28, 28), "compact": (3, 32, 32), "resnext34_2x32": (3, 32, 32), "resnet50": (3, 224, 224)}
 LAZY = 4
+AT_STEPS = 7
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,11 @@ def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
             model.zero_grad(set_to_none=False)
             regularized_loss(model, x, y, threat="l2", lam=0.1, lazy=LAZY, step=step).backward()
 
+    def adversarial() -> None:
+        model.zero_grad(set_to_none=False)
+        moment = Moment(0, 1.0, Draws((0,), len(x), slice(len(x))))
+        Adversarial(steps=AT_STEPS)(model, x, y, moment).backward()
+
     return {
         "plain": plain,
         "penalty": penalised(),
@@ -92,4 +100,5 @@ def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
         "fraction 1/4, frozen bn": penalised(fraction=0.25, bn="frozen"),
         "central difference": penalised(order=2),
         "double backprop": penalised(method="double-backprop"),
+        f"adversarial training, {AT_STEPS} steps": adversarial,
     }
