@@ -124,7 +124,7 @@ class BenchTraining:
 
 @dataclass(frozen=True)
 class BenchCertify:
-    """How well bounds hold, how few samples certificates need, and what both cost (about ten minutes)."""
+    """How well bounds hold, how few samples certificates need, and what both cost (25 minutes on one core)."""
 
     images: int = 200
     """Test images whose bounds are compared with attacks."""
@@ -148,10 +148,10 @@ class BenchCertify:
 
 @dataclass(frozen=True)
 class BenchAttacks:
-    """Distances, robust accuracy and costs of our attacks beside foolbox's, ART's and AutoAttack's (an hour)."""
+    """Distances, robust accuracy and costs of our attacks beside foolbox's, ART's and AutoAttack's (slow)."""
 
     images: int = 100
-    """Test images to attack, the last ones that both networks classify; 20 take about a quarter of an hour."""
+    """Test images to attack, the last ones that both networks classify; 16 took 17 minutes on a busy machine."""
     seed: int = 0
     epochs: int = 6
     threats: str = "l2,linf"

@@ -1,0 +1,223 @@
+"""The measurements of bounds and certificates, on linear models whose distances are known."""
+
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+from time import sleep
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from gradreg.bench import certify, certify_command
+from gradreg.bench.certify import Cost, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
+from gradreg.bench.clever import compare_clever
+from gradreg.bounds import Regularity
+from gradreg.cli import main
+from gradreg.data import Images
+
+
+def silent(name: str) -> "Told":
+    return Told()
+
+
+class Told:
+    """Progress must never be told of more than there is."""
+
+    def __call__(self, done: int, total: int) -> None:
+        assert 0 <= done <= total
+
+
+class Linear(nn.Linear):
+    """A linear classifier of images with given weights."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__(weight.shape[1], len(weight))
+        with torch.no_grad():
+            self.weight.copy_(weight)
+            self.bias.copy_(bias)
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+
+@pytest.fixture
+def plane() -> Linear:
+    """Two classes on either side of a hyperplane through the grey image."""
+    normal = torch.randn(64) / 2
+    return Linear(torch.stack([normal, -normal]), torch.stack([-normal.sum(), normal.sum()]) / 2)
+
+
+def at_distances(plane: Linear, distances: Tensor) -> tuple[Tensor, Tensor]:
+    """Images that far from the hyperplane, on both sides in turn, moved along it at random."""
+    normal = plane.weight[0].detach() / plane.weight[0].detach().norm()
+    along = 0.1 * torch.rand(len(distances), 64)
+    along = along - (along @ normal)[:, None] * normal
+    labels = torch.arange(len(distances)) % 2
+    x = 0.5 + along + (distances * (1 - 2 * labels))[:, None] * normal
+    return x.view(-1, 1, 8, 8), labels
+
+
+def test_rows_of_bounds_that_are_exact(plane: Linear) -> None:
+    """On logits of a linear model ω = 0, so both bounds are the distance; unbroken and wrong images are told apart."""
+    exact = torch.linspace(0.05, 0.5, 20)
+    x, y = at_distances(plane, exact)
+    normal = plane.weight.detach().diff(dim=0).norm()
+    known = Regularity("l2", "given", normal, torch.tensor([0.5, 1.0]), torch.zeros(2), scores="logits")
+    for row in bound_rows("plane", plane, (x, y), known, 1.0001 * exact):
+        assert row.rate == 0
+        assert row.worst_ratio == pytest.approx(1, abs=1e-3)
+        assert row.tightness == pytest.approx(1, abs=1e-3)
+        assert (row.n, row.unbroken, row.kind) == (20, 0, "heuristic")
+        assert row.distance == pytest.approx(float(exact.mean()), rel=1e-3)
+    wrong = exact / 2
+    wrong[0], wrong[1] = 0, torch.inf
+    for row in bound_rows("plane", plane, (x, y), known, wrong):
+        assert (row.n, row.unbroken) == (19, 1)
+        assert row.rate == pytest.approx(18 / 19)
+        assert row.worst_ratio == pytest.approx(2, abs=1e-3)
+
+
+def test_every_method_is_compared_with_the_attack(plane: Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack finds the known distances, and around a plane every estimate sees all there is."""
+    monkeypatch.setattr(certify, "RADII", 8)
+    monkeypatch.setattr(certify, "SUITE", "quick")
+    exact = torch.linspace(0.1, 0.5, 10)
+    calibration = at_distances(plane, 0.1 + 0.5 * torch.rand(640))
+    rows = compare_bounds("plane", plane, "l2", calibration, at_distances(plane, exact), seed=0, stage=silent)
+    methods = ("paper", "ascent", "local", "local")
+    assert [(row.method, row.bound) for row in rows] == [(method, bound) for method in methods for bound in "ωL"]
+    assert all(row.distance == pytest.approx(float(exact.mean()), rel=1e-3) for row in rows)
+    found = {(row.method, row.bound): row for row in rows if row.scores == "probabilities"}
+    # On logits a plane has no first-order error at all.
+    assert rows[-2].scores == "logits"
+    assert rows[-2].tightness == pytest.approx(1, rel=2e-3)
+    assert all(row.rate == 0 for row in rows if row.method != "paper" and row.scores == "probabilities")
+    # Between the radii ω is taken as at the next one, an eighth of the reach away.
+    assert 0.5 < found["local", "ω"].tightness <= 1
+    assert found["ascent", "ω"].tightness <= found["local", "ω"].tightness
+
+
+def test_smoothing_certifies_what_the_known_radius_allows(plane: Linear) -> None:
+    """The smoothed linear classifier's radius is the distance, here well below or well above the radii asked for."""
+    x, y = at_distances(plane, torch.tensor([0.02, 0.7] * 5))
+    rows = compare_smoothing(plane, x, y, sigma=0.25, radii=(0.1, 0.3), n=2000, seed=0, stage=silent)
+    assert [row.radii for row in rows] == [(0.1,), (0.3,), (0.0, 0.1, 0.3)]
+    for row in rows:
+        assert row.cohen_samples == 2100
+        assert row.certified[-1] == row.cohen_certified[-1] == 0.5
+        assert row.samples < 1000
+        assert row.saving == pytest.approx(2100 / row.samples)
+    assert rows[0].samples < rows[-1].samples
+
+
+def test_the_gap_is_the_largest_difference_with_its_sign() -> None:
+    row = SmoothingRow((0.0, 0.5), 10.0, 100.0, (0.9, 0.8), (0.88, 0.85), 50)
+    assert row.gap == pytest.approx(0.05)
+    assert row.saving == 10
+
+
+def test_cost_of_bounds_relative_to_the_passes() -> None:
+    """With a model that takes its time, four batches, against the same four and the check of a few images first."""
+
+    class Slow(Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            sleep(0.01)
+            return super().forward(x)
+
+    model = Slow(torch.randn(3, 64), torch.zeros(3))
+    x = torch.rand(1024, 1, 8, 8)
+    known = Regularity("l2", "given", torch.tensor(1.0), torch.tensor([1.0]), torch.zeros(1))
+    cost = bounds_cost(model, x, torch.arange(1024) % 3, known, rounds=3)
+    assert cost.baseline > 0.04
+    assert 1.1 < cost.ratio < 1.6
+    assert Cost(3.0, 2.0).ratio == 1.5
+
+
+def test_clever_of_a_linear_model_without_art(plane: Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "art", None)
+    monkeypatch.setitem(sys.modules, "art.metrics", None)
+    x, y = at_distances(plane, torch.tensor([0.4]))
+    row = compare_clever(plane, x, y, samples=8, radius=2.0, rounds=1)
+    assert row.score == pytest.approx(0.4, rel=1e-4)
+    assert row.art_seconds is row.art_score is None
+    assert row.points == 80
+
+
+def test_clever_asks_art_for_as_many_points(plane: Linear, monkeypatch: pytest.MonkeyPatch) -> None:
+    def clever_u(classifier: object, image: object, *, nb_batches: int, batch_size: int, **options: object) -> float:
+        assert (batch_size, options["pool_factor"], options["norm"], nb_batches) == (8, 10, 2, 50)
+        return float(np.random.rand())
+
+    metrics, estimators = ModuleType("art.metrics"), ModuleType("art.estimators.classification")
+    metrics.clever_u = clever_u  # type: ignore[attr-defined]
+    estimators.PyTorchClassifier = lambda model, **options: model  # type: ignore[attr-defined]
+    for name, module in {"art": ModuleType("art"), "art.estimators": ModuleType("art.estimators")}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(sys.modules, "art.metrics", metrics)
+    monkeypatch.setitem(sys.modules, "art.estimators.classification", estimators)
+    before = np.random.get_state(legacy=False)
+    row = compare_clever(plane, *at_distances(plane, torch.tensor([0.4])), samples=8, radius=2.0, rounds=1)
+    assert row.art_seconds is not None
+    assert row.art_score == pytest.approx(np.random.RandomState(0).rand())
+    np.testing.assert_equal(np.random.get_state(legacy=False), before)
+
+
+def nearest_mean(images: Images, *settings: float) -> nn.Module:
+    """A linear classifier without training: which class has the nearest mean image."""
+    x, y = images.floats().flatten(1), images.labels
+    means = torch.stack([x[y == label].mean(0) for label in range(10)])
+    return Linear(means, -means.square().sum(1) / 2)
+
+
+def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "art", None)
+    monkeypatch.setitem(sys.modules, "art.metrics", None)
+    monkeypatch.setattr(certify_command, "trained", nearest_mean)
+    monkeypatch.setattr(certify_command, "THREATS", ("l2",))
+    monkeypatch.setattr(certify_command, "RADII", (0.1, 0.2))
+    monkeypatch.setattr(certify, "ESTIMATES", certify.ESTIMATES[2:])
+    monkeypatch.setattr(certify, "RADII", 3)
+    monkeypatch.setattr(certify, "SUITE", "quick")
+    options = certify_command.Options(images=8, smoothing_images=2, cohen=1000, clever_samples=2, rounds=1)
+    shown = Console(file=StringIO(), width=120)
+    report = certify_command.bench_certify(options, None, tmp_path / "found.json", shown)
+    assert {row.network for row in report.bounds} == {"undefended", "regularised"}
+    # The same model under both names, so the same figures: nothing depends on the order of the measurements.
+    half = len(report.bounds) // 2
+    assert [vars(row) | {"network": ""} for row in report.bounds[:half]] == [
+        vars(row) | {"network": ""} for row in report.bounds[half:]
+    ]
+    assert [target.met for target in report.targets()][-1] is None
+    written = json.loads((tmp_path / "found.json").read_text())
+    assert written["bounds"][0]["rate"] == report.bounds[0].rate
+    assert written["options"]["images"] == 8
+    assert len(written["targets"]) == 6
+    text = shown.file.getvalue()  # type: ignore[attr-defined]
+    assert "ART is not installed" in text
+    assert "local ω" in text
+    assert list(tmp_path.iterdir()) == [tmp_path / "found.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--images", "0"], "images is 0"),
+        (["--smoothing-images", "5000"], "1 to 1000 test images"),
+        (["--epochs", "0"], "epochs is 0"),
+        (["--json", "nowhere/found.json"], "no folder nowhere"),
+    ],
+)
+def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before ten minutes of work, not after."""
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "certify", *arguments])
+    assert stop.value.code == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
