@@ -1,6 +1,6 @@
 """What the tests share: deterministic inputs that leave the global random streams alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 settings.register_profile("gradreg", deadline=None, derandomize=True)
 settings.load_profile("gradreg")
-
-MakeImages = Callable[..., Tensor]
 
 
 @pytest.fixture(autouse=True)
@@ -40,3 +38,15 @@ def batch() -> tuple[Tensor, Tensor]:
     """Seven 3×8×8 images of five classes, in double precision."""
     source = torch.Generator().manual_seed(1)
     return torch.rand(7, 3, 8, 8, generator=source, dtype=torch.float64), torch.randint(0, 5, (7,), generator=source)
+
+
+@pytest.fixture
+def linear() -> nn.Sequential:
+    """A linear model of four classes for `images`, where distances and bounds are known in closed form."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).double().eval()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    """Well inside the pixel box, so that perturbed a little they stay there."""
+    return 0.3 + 0.4 * torch.rand(60, 3, 4, 4, dtype=torch.float64)

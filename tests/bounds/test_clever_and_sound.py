@@ -15,17 +15,6 @@ from gradreg.errors import ConfigError
 from gradreg.norms import THREATS
 
 
-@pytest.fixture
-def linear() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).double().eval()
-
-
-@pytest.fixture
-def images() -> Tensor:
-    """Well inside the pixel box, so that perturbed a little they stay there."""
-    return 0.3 + 0.4 * torch.rand(60, 3, 4, 4, dtype=torch.float64)
-
-
 @pytest.mark.parametrize("threat", list(THREATS))
 def test_clever_on_a_linear_model_is_the_exact_distance(threat: str, images: Tensor) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 2)).double().eval()

@@ -16,17 +16,6 @@ from gradreg.norms import THREATS
 EPS = [0.02, 0.05, 0.1, 0.2]
 
 
-@pytest.fixture
-def linear() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).double().eval()
-
-
-@pytest.fixture
-def images() -> Tensor:
-    """Well inside the pixel box, so that perturbed a little they stay there."""
-    return 0.3 + 0.4 * torch.rand(60, 3, 4, 4, dtype=torch.float64)
-
-
 class Quadratic(nn.Module):
     """Logits (½aᵀHa + ⟨b, a⟩ − 1, 0) with a = x − ½: for label 1 the logit margin is the first of them."""
 

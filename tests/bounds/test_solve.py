@@ -30,17 +30,6 @@ SLOPE = 0.1 + torch.rand(200, dtype=torch.float64, generator=torch.Generator().m
 FINE = torch.linspace(0, 12, 4001, dtype=torch.float64)[1:]
 
 
-@pytest.fixture
-def linear() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).double().eval()
-
-
-@pytest.fixture
-def images() -> Tensor:
-    """Well inside the pixel box, so that perturbed a little they stay there."""
-    return 0.3 + 0.4 * torch.rand(60, 3, 4, 4, dtype=torch.float64)
-
-
 def test_without_error_the_bound_is_the_gap_over_the_gradient() -> None:
     for envelope in ("step", "linear"):
         found, censored = largest_radius(GAP, SLOPE, FINE, torch.zeros_like(FINE), envelope)
