@@ -17,7 +17,7 @@ class Report:
     equal: list[Equal]
 
     def targets(self) -> list[Target]:
-        """The promises of the issue that asked for this command."""
+        """What this command has to show, and whether it does."""
         groups = list(dict.fromkeys((row.network, row.threat) for row in self.rows))
         return [target for group in groups for target in self._of(*group)]
 

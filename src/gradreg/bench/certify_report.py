@@ -19,7 +19,7 @@ class Report:
     clever: CleverRow
 
     def targets(self) -> list[Target]:
-        """The promises of the issue that asked for this command."""
+        """What this command has to show, and whether it does."""
         local = [row for row in self.bounds if (row.network, row.method, row.bound) == ("regularised", "local", "ω")]
         held = [
             Target(

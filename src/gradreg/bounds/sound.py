@@ -87,6 +87,6 @@ def _auto_lirpa() -> Any:
     except ImportError as error:
         raise ConfigError(
             "Sound bounds need auto_LiRPA, which is not installed: pip install --no-deps "
-            "git+https://github.com/Verified-Intelligence/auto_LiRPA (the one on PyPI is for torch < 1.13)."
+            "git+https://github.com/Verified-Intelligence/auto_LiRPA (the released one is for torch < 1.13)."
         ) from error
     return lirpa
