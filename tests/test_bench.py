@@ -40,15 +40,20 @@ def test_flops_of_a_matrix_product() -> None:
     assert measure.flops(lambda: torch.ones(3, 4) @ torch.ones(4, 5)) == 2 * 3 * 4 * 5
 
 
-@pytest.mark.parametrize(("name", "activation"), [("small", "gelu"), ("compact", "silu")])
-def test_the_penalty_needs_a_quarter_less_memory_than_double_backprop(name: str, activation: str) -> None:
-    """Two graphs of the loss against one that is differentiated twice. How much that saves depends on the network."""
+@pytest.mark.parametrize(
+    ("name", "activation", "share"), [("small", "gelu", 0.75), ("compact", "silu", 0.75), ("compact", "gelu", 0.86)]
+)
+def test_the_penalty_needs_less_memory_than_double_backprop(name: str, activation: str, share: float) -> None:
+    """Two graphs of the loss against one that is differentiated twice: a quarter less on some networks, not on all.
+
+    The penalty's own peak is twice that of plain training everywhere; it is double backprop's that differs.
+    """
     model = build(name, classes=10, activation=activation)
     x, y = torch.rand(32, *{"small": (1, 28, 28), "compact": (3, 32, 32)}[name]), torch.randint(0, 10, (32,))
     plain = measure.peak_bytes(lambda: cross_entropy(model(x), y).mean().backward())
     ours = measure.peak_bytes(lambda: regularized_loss(model, x, y, lam=0.1).backward())
     exact = measure.peak_bytes(lambda: regularized_loss(model, x, y, lam=0.1, method="double-backprop").loss.backward())
-    assert ours < 0.75 * exact
+    assert ours < share * exact
     assert ours < 2.05 * plain
 
 
