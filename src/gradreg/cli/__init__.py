@@ -1,0 +1,38 @@
+"""The `gradreg` command. Each subcommand is a dataclass of its options; what it does is imported when it runs."""
+
+import sys
+from typing import Annotated
+
+import tyro
+from tyro.conf import subcommand
+
+from gradreg.cli.bench import Bench
+from gradreg.cli.demo import Demo
+from gradreg.cli.training import Data, Models, Recipes, Train
+from gradreg.errors import GradregError
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Models, subcommand("models")]
+    | Annotated[Data, subcommand("data")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Recipes, subcommand("recipes")]
+    | Annotated[Bench, subcommand("bench")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
+    command: Demo | Models | Data | Train | Recipes | Bench = tyro.cli(
+        Command, prog="gradreg", args=arguments, description=_ABOUT
+    )
+    try:
+        command.run()
+    except GradregError as mistake:
+        sys.stderr.write(f"gradreg: {mistake}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+_ABOUT = "Adversarially robust image classifiers by input gradient regularization, and how robust they really are."
