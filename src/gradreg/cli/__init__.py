@@ -1,7 +1,7 @@
 """The `gradreg` command. Each subcommand is a dataclass of its options; what it does is imported when it runs."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import tyro
 from tyro.conf import subcommand
@@ -21,11 +21,16 @@ Command = (
 )
 
 
+class Subcommand(Protocol):
+    """What all of the above have in common."""
+
+    def run(self) -> None: ...
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
-    command: Demo | Models | Data | Train | Recipes | Bench = tyro.cli(
-        Command, prog="gradreg", args=arguments, description=_ABOUT
-    )
+    given = _with_show(sys.argv[1:] if arguments is None else arguments)
+    command: Subcommand = tyro.cli(Command, prog="gradreg", args=given, description=_ABOUT)
     try:
         command.run()
     except GradregError as mistake:
@@ -33,6 +38,13 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _with_show(arguments: list[str]) -> list[str]:
+    """`gradreg data NAME` is short for `gradreg data show NAME`."""
+    if arguments[:1] != ["data"] or arguments[1:2] in ([], ["show"], ["resize"], ["-h"], ["--help"]):
+        return arguments
+    return ["data", "show", *arguments[1:]]
 
 
 _ABOUT = "Adversarially robust image classifiers by input gradient regularization, and how robust they really are."

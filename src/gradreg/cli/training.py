@@ -20,7 +20,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Data:
+class DataShow:
     """Look at a data set: what it holds, or which files are wanted where."""
 
     name: tyro.conf.Positional[str]
@@ -40,13 +40,57 @@ class Data:
 
 
 @dataclass(frozen=True)
+class DataResize:
+    """Copy an image folder with smaller images, for training phases that need no larger ones; can be interrupted."""
+
+    source: tyro.conf.Positional[Path]
+    """The folder that holds train/ and val/."""
+    destination: tyro.conf.Positional[Path]
+    """Where the copies go: a new folder, or one that the same command began to fill."""
+    size: int
+    """The shorter side of the copies, in pixels; smaller images are not enlarged."""
+    quality: int = 90
+    """Of JPEG copies, 1 to 95; copies of PNG and other lossless files are PNG."""
+    workers: int | None = None
+    """Processes that copy; else as many as there are processors."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from gradreg.data.resize import resize
+
+        done = resize(
+            self.source,
+            self.destination,
+            size=self.size,
+            quality=self.quality,
+            workers=self.workers,
+            console=Console(stderr=True),
+        )
+        sys.stdout.write(f"{done.made} copies made, {done.kept} were there: {self.destination}\n")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Look at a data set, or copy an image folder with smaller images."""
+
+    what: Annotated[
+        Annotated[DataShow, tyro.conf.subcommand("show")] | Annotated[DataResize, tyro.conf.subcommand("resize")],
+        tyro.conf.arg(name=""),
+    ]
+
+    def run(self) -> None:
+        self.what.run()
+
+
+@dataclass(frozen=True)
 class Train:
     """Carry out a recipe and write a run directory; torchrun -m gradreg train … does it with several processes."""
 
     recipe: tyro.conf.Positional[str | None] = None
     """A name that `gradreg recipes` lists, or the path of a .toml file; with --resume it may be left out."""
-    run_dir: Annotated[Path, tyro.conf.arg(name="run")] = Path("runs/latest")
-    """The run directory; unless --resume is given it must be empty or new."""
+    run_dir: Annotated[Path, tyro.conf.arg(name="run", aliases=("--run-dir",))] = Path("runs/latest")
+    """The run directory; unless --resume is given it must be empty or new. Under torchrun write --run-dir."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A setting to change, as in --set epochs=30 --set objective.lam=1."""
     resume: bool = False

@@ -1,0 +1,249 @@
+"""Smaller copies of an image folder: a phase that trains on small images need not decode large ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
+from rich.text import Text
+
+from gradreg.data.decode import as_rgb, need_pillow, opened
+from gradreg.data.folder import listing, load
+from gradreg.errors import ConfigError, DataError
+from gradreg.storage import replacing
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LOSSY = (".jpg", ".jpeg", ".webp")  # all other formats lose nothing, so their copies are PNG
+NOTE = "resized.json"
+CHUNK = 32  # files that a worker is given at a time
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
+_ENDS = {".jpg": b"\xff\xd9", ".jpeg": b"\xff\xd9", ".png": b"IEND\xaeB\x60\x82"}
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which copies are made, and how: at most `size` pixels along the shorter side, JPEG of that quality or PNG."""
+
+    source: Path
+    destination: Path
+    size: int
+    quality: int = 90
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"size is {self.size}, but the shorter side of an image has at least one pixel.")
+        if not 1 <= self.quality <= 95:
+            raise ConfigError(f"quality is {self.quality}, but JPEG's goes from 1 to 95.")
+        if self.destination.is_relative_to(self.source) or self.source.is_relative_to(self.destination):
+            raise DataError(f"{self.destination} and {self.source} lie in one another: choose another destination.")
+
+    @property
+    def manner(self) -> dict[str, int]:
+        """What all copies in one destination have in common."""
+        return {"size": self.size, "quality": self.quality}
+
+    def target(self, path: Path) -> Path:
+        """x.jpg, x.JPEG and x.png keep their names; x.bmp becomes x.bmp.png and x.webp becomes x.webp.jpg."""
+        suffix = path.suffix.lower()
+        added = "" if suffix in _ENDS else ".jpg" if suffix in LOSSY else ".png"
+        return self.destination / path.relative_to(self.source).with_name(path.name + added)
+
+
+@dataclass(frozen=True)
+class Resized:
+    """How many copies were made, how many were there from an interrupted run, and a sentence for each that failed."""
+
+    made: int = 0
+    kept: int = 0
+    failures: tuple[str, ...] = ()
+
+    def __add__(self, other: Resized) -> Resized:
+        return Resized(self.made + other.made, self.kept + other.kept, self.failures + other.failures)
+
+    def __len__(self) -> int:
+        return self.made + self.kept + len(self.failures)
+
+
+def resize(
+    source: Path,
+    destination: Path,
+    *,
+    size: int,
+    quality: int = 90,
+    workers: int | None = None,
+    console: Console | None = None,
+) -> Resized:
+    """Copies of all images under `source`, in the same folders under `destination`; by all processors unless told.
+
+    Images are never enlarged, become RGB and lose what is written beside the pixels. An orientation noted there is not
+    applied, as it is not when the originals are read. Copies that are there are kept, so the same call continues what
+    was interrupted. A file that cannot be read does not keep the others from being copied.
+    """
+    need_pillow()
+    if workers is not None and workers < 0:
+        raise ConfigError(f"workers is {workers}, but it is a number of processes, 0 for none but this one.")
+    copies = Copies(source.expanduser().resolve(), destination.expanduser().resolve(), size, quality)
+    paths = _paths(copies)
+    _prepare(copies)
+    done = Resized()
+    with _bar(console) as bar:
+        task = bar.add_task("", total=len(paths))
+        for part in _carry_out(paths, copies, _processors() if workers is None else workers):
+            done += part
+            bar.advance(task, len(part))
+    if done.failures:
+        others = len(done.failures) - 1
+        raise DataError(done.failures[0] + (f" The same goes for {others} other files." if others else ""))
+    return done
+
+
+def copy(path: Path, copies: Copies) -> bool:
+    """Whether a copy had to be made; a crash half-way leaves none."""
+    target = copies.target(path)
+    if complete(target):
+        return False
+    with opened(path) as image:
+        small = shrunk(image, copies.size)
+    lossy = target.suffix.lower() in LOSSY
+    try:
+        with replacing(target) as temporary:
+            small.save(temporary, **({"format": "JPEG", "quality": copies.quality} if lossy else {"format": "PNG"}))
+    except OSError as error:
+        raise DataError(f"{target} could not be written ({error}): free some space or choose another disk.") from error
+    return True
+
+
+def shrunk(image: Image, size: int) -> Image:
+    """In RGB, with a shorter side of at most `size` pixels."""
+    import PIL.Image
+
+    short = min(image.size)
+    width, height = (max(1, round(side * size / short)) for side in image.size) if short > size else image.size
+    image.draft(None, (2 * width, 2 * height))  # JPEG is decoded at a half, a quarter or an eighth if that is enough
+    small = as_rgb(image).resize((width, height), PIL.Image.Resampling.LANCZOS)
+    small.info = {}  # comments, colour profiles and transparency would be written too
+    return small
+
+
+def complete(path: Path) -> bool:
+    """Whether an image file is there up to its end mark."""
+    end = _ENDS[path.suffix.lower()]
+    try:
+        with path.open("rb") as file:
+            file.seek(-len(end), os.SEEK_END)
+            return file.read() == end
+    except OSError:  # not there, or shorter than the mark
+        return False
+
+
+def _paths(copies: Copies) -> list[str]:
+    """Every image of the folder; no two may have the same copy."""
+    source = copies.source
+    parts = list(load(source))
+    if (source / "val").is_dir() and (source / "test").is_dir():
+        parts.append(listing(source / "test"))
+    paths = [path for part in parts for path in part.paths]
+    known = set(paths)
+    for path in map(Path, paths):
+        name = copies.target(path).name
+        if name != path.name and str(path.with_name(name)) in known:
+            raise DataError(f"{path} and {path.with_name(name)} would have the same copy: rename one of them.")
+    return paths
+
+
+def _prepare(copies: Copies) -> None:
+    """Note down in the folder how its copies are made, and refuse one that holds anything else."""
+    folder, note = copies.destination, copies.destination / NOTE
+    try:
+        if note.is_file():
+            before = json.loads(note.read_text(encoding="utf-8"))
+            if before != copies.manner:
+                raise DataError(f"{folder} holds copies made with {before}, not {copies.manner}: choose another.")
+            _sweep(folder)
+        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise DataError(f"{folder} is not empty and holds no copies of ours: choose another destination.")
+        else:
+            with replacing(note) as temporary:
+                temporary.write_text(json.dumps(copies.manner), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} cannot be used ({error}): choose another destination.") from error
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a kill in the middle of a write left behind."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if _TEMPORARY.fullmatch(name):
+                Path(place, name).unlink(missing_ok=True)
+
+
+def _carry_out(paths: list[str], copies: Copies, workers: int) -> Iterator[Resized]:
+    """Chunk by chunk, in any number of processes."""
+    chunks = [paths[first : first + CHUNK] for first in range(0, len(paths), CHUNK)]
+    work = partial(_copy_all, copies=copies)
+    if workers == 0:
+        yield from map(work, chunks)
+        return
+    with ProcessPoolExecutor(workers, _processes(), initializer=_ignore_interrupts) as pool:
+        try:
+            yield from pool.map(work, chunks)
+        except BrokenProcessPool as error:
+            raise DataError("A process that copies images was killed: is there enough memory? Run it again.") from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _copy_all(paths: list[str], copies: Copies) -> Resized:
+    done = Resized()
+    for path in paths:
+        try:
+            made = copy(Path(path), copies)
+            done += Resized(made=int(made), kept=int(not made))
+        except DataError as error:
+            done += Resized(failures=(str(error),))
+    return done
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C goes to all processes of a terminal; the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _processes() -> BaseContext:
+    """Forked from a server that has this module loaded; from this process, fork would copy whatever threads it has."""
+    if "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.0f} images/s" if task.speed else "")
+
+
+def _bar(console: Console | None) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    hidden = console is None or not console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=hidden)
