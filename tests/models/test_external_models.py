@@ -95,23 +95,24 @@ def test_activation_replaces_every_relu_even_a_shared_one() -> None:
 @pytest.mark.usefixtures("libraries")
 def test_what_a_library_objects_to_is_one_sentence() -> None:
     assert message_of("timm:resnet19") == (
-        "timm could not build 'resnet19' (did you mean 'resnet18'?): Unknown model (resnet19)"
+        "Model 'resnet19' could not be built by timm (did you mean 'resnet18'?): Unknown model (resnet19)."
     )
     wrong = message_of("torchvision:resnet18", depth=3)
-    assert wrong.startswith("torchvision could not build 'resnet18': ")
+    assert wrong.startswith("Model 'resnet18' could not be built by torchvision: ")
     assert "unexpected keyword argument 'depth'" in wrong
 
 
 @pytest.mark.usefixtures("libraries")
 def test_nothing_to_replace() -> None:
-    expected = "'plain' has no ReLU layer for activation='gelu' to replace; leave it out"
+    expected = "'plain' has no ReLU layer for activation='gelu' to replace: leave it out."
     assert message_of("timm:plain", activation="gelu") == expected
 
 
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_library_that_is_not_installed(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    assert message_of(f"{library}:resnet18") == f"{library} is not installed; run: pip install 'gradreg[{library}]'"
+    expected = f"The package {library} is not installed: run pip install 'gradreg[{library}]'."
+    assert message_of(f"{library}:resnet18") == expected
 
 
 @pytest.mark.parametrize(("library", "packages"), [("timm", "timm and torchvision"), ("torchvision", "torchvision")])
@@ -124,6 +125,6 @@ def test_library_built_for_another_torch(
     monkeypatch.delitem(sys.modules, library, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     assert message_of(f"{library}:resnet18") == (
-        f"{library} is installed but cannot be imported (RuntimeError: operator torchvision::nms does not exist); "
-        f"install builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started"
+        f"The package {library} is installed but cannot be imported (RuntimeError: operator torchvision::nms does not "
+        f"exist); install builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started."
     )

@@ -26,35 +26,35 @@ def test_options_reach_the_model() -> None:
 
 def test_unknown_model_names_the_nearest_and_lists_all() -> None:
     assert message_of("resnext34") == (
-        "model 'resnext34' is unknown (did you mean 'resnext34_2x32'?); choose one of: small, compact, resnext34_2x32, "
-        "resnet50, timm:NAME, torchvision:NAME, package.module:function"
+        "Model 'resnext34' is unknown (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
+        "resnet50, timm:NAME, torchvision:NAME, package.module:function."
     )
 
 
 def test_a_name_like_no_other_gets_no_guess() -> None:
-    assert message_of("qqqq").startswith("model 'qqqq' is unknown; choose one of: small, ")
+    assert message_of("qqqq").startswith("Model 'qqqq' is unknown: choose one of small, ")
 
 
 def test_unknown_option_names_the_nearest() -> None:
     assert message_of("compact", activaton="gelu") == (
-        "model 'compact' takes no option 'activaton' (did you mean 'activation'?); "
-        "it takes: classes, channels, activation, width, mean, std"
+        "Model 'compact' takes no option 'activaton' (did you mean 'activation'?); "
+        "it takes: classes, channels, activation, width, mean, std."
     )
 
 
 @pytest.mark.parametrize("classes", [1, 0, -5, 10.0, "10", True, None])
 def test_senseless_classes(classes: object) -> None:
-    expected = f"classes must be a whole number of at least 2, but it is {classes!r}"
+    expected = f"classes must be a whole number of at least 2, but it is {classes!r}."
     assert message_of("small", classes=classes) == expected
 
 
 @pytest.mark.parametrize("channels", [0, -1, 2.5])
 def test_senseless_channels(channels: object) -> None:
-    expected = f"channels must be a whole number of at least 1, but it is {channels!r}"
+    expected = f"channels must be a whole number of at least 1, but it is {channels!r}."
     assert message_of("small", channels=channels) == expected
 
 
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_library_without_a_model(library: str) -> None:
-    expected = f"model '{library}:' lacks the name of a model of {library}, as in '{library}:resnet50'"
+    expected = f"Model '{library}:' lacks the name of a model of {library}, as in '{library}:resnet50'."
     assert message_of(f"{library}:") == expected

@@ -50,11 +50,11 @@ def test_statistics_are_checked_even_where_tensors_hold_no_numbers() -> None:
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ([0.5, 0.5], [0.2] * 3, "mean has 2 values and std has 3: give as many of each"),
-        (MEAN, [0.2, 0.0, 0.2], "the std of every channel must be positive, but it is [0.2, 0.0, 0.2]"),
-        ("grey", STD, "mean must be a number or a list of numbers, but it is 'grey'"),
-        (MEAN, float("nan"), "std must be a finite number or a list of one for each channel, but it is nan"),
-        ([], STD, "mean must be a finite number or a list of one for each channel, but it is []"),
+        ([0.5, 0.5], [0.2] * 3, "mean has 2 values and std has 3: give as many of each."),
+        (MEAN, [0.2, 0.0, 0.2], "The std of every channel must be positive, but it is [0.2, 0.0, 0.2]."),
+        ("grey", STD, "mean must be a number or a list of numbers, but it is 'grey'."),
+        (MEAN, float("nan"), "std must be a finite number or a list of one for each channel, but it is nan."),
+        ([], STD, "mean must be a finite number or a list of one for each channel, but it is []."),
     ],
 )
 def test_senseless_statistics_are_refused(mean: Statistics, std: Statistics, message: str) -> None:

@@ -84,12 +84,12 @@ def test_installed_functions_are_found_too() -> None:
 
 @pytest.mark.parametrize("missing", ["no_such_package", "no_such_package.nets", "users_package.no_such_module"])
 def test_module_not_found(missing: str, users_directory: Path) -> None:
-    expected = f"module '{missing}' was found neither in {users_directory} nor among the installed packages"
+    expected = f"Module '{missing}' was found neither in {users_directory} nor among the installed packages."
     assert message_of(f"{missing}:network") == expected
 
 
 def test_module_that_needs_another() -> None:
-    expected = "module 'users_package.hungry' was found, but it needs 'no_such_library', which is not installed"
+    expected = "Module 'users_package.hungry' was found, but it needs 'no_such_library', which is not installed."
     assert message_of("users_package.hungry:network") == expected
 
 
@@ -99,29 +99,29 @@ def test_a_bug_in_the_users_file_keeps_its_traceback() -> None:
 
 
 def test_function_not_there() -> None:
-    expected = "module 'users_package.nets' has no 'netwerk' (did you mean 'network'?)"
+    expected = "Module 'users_package.nets' has no 'netwerk' (did you mean 'network'?)."
     assert message_of("users_package.nets:netwerk") == expected
 
 
 def test_not_callable() -> None:
-    expected = "'users_package.nets:LIMIT' is of type int, but it must be a function that makes a model"
+    expected = "'users_package.nets:LIMIT' is of type int, but it must be a function that makes a model."
     assert message_of("users_package.nets:LIMIT") == expected
 
 
 def test_result_that_is_no_module() -> None:
-    expected = "model 'users_package.nets:wrong' gave a list, but it must give a torch.nn.Module"
+    expected = "Model 'users_package.nets:wrong' gave a list, but it must give a torch.nn.Module."
     assert message_of("users_package.nets:wrong") == expected
 
 
 def test_options_are_checked_against_the_signature() -> None:
     assert message_of("users_package.nets:network", dept=2) == (
-        "model 'users_package.nets:network' takes no option 'dept' (did you mean 'depth'?); it takes: classes, depth"
+        "Model 'users_package.nets:network' takes no option 'dept' (did you mean 'depth'?); it takes: classes, depth."
     )
     assert message_of("users_package.nets:fixed") == (
-        "model 'users_package.nets:fixed' takes no option 'classes'; it takes: nothing"
+        "Model 'users_package.nets:fixed' takes no option 'classes'; it takes: nothing."
     )
     assert message_of("users_package.nets:deep") == (
-        "model 'users_package.nets:deep' needs the option 'depth', which was not given"
+        "Model 'users_package.nets:deep' needs the option 'depth', which was not given."
     )
 
 
@@ -129,4 +129,4 @@ def test_options_are_checked_against_the_signature() -> None:
     "name", [":network", "users_package.nets:", "users package:f", ".nets:network", "a.b:c:d", "C:\\x"]
 )
 def test_malformed_reference(name: str) -> None:
-    assert message_of(name) == f"model {name!r} is not of the form 'package.module:function'"
+    assert message_of(name) == f"Model {name!r} is not of the form 'package.module:function'."

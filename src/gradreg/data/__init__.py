@@ -3,6 +3,17 @@
 from gradreg.data.batches import Batches, FolderBatches
 from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
+from gradreg.data.rectangles import RectangularBatches
 from gradreg.data.source import batches, load, names
 
-__all__ = ["Batches", "DataSet", "FolderBatches", "ImageFolder", "Images", "batches", "load", "names"]
+__all__ = [
+    "Batches",
+    "DataSet",
+    "FolderBatches",
+    "ImageFolder",
+    "Images",
+    "RectangularBatches",
+    "batches",
+    "load",
+    "names",
+]

@@ -78,14 +78,14 @@ def _step(spec: str | Mapping[str, Any]) -> Step:
     options: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
     if name not in STEPS:
-        raise ConfigError(f"there is no augmentation {name!r}; there are {', '.join(STEPS)}")
+        raise ConfigError(f"There is no augmentation {name!r}: there are {', '.join(STEPS)}.")
     known = list(inspect.signature(STEPS[name]).parameters)[2:]
     if unknown := [option for option in options if option not in known]:
-        raise ConfigError(f"augmentation {name!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}")
+        raise ConfigError(f"Augmentation {name!r} has no option {unknown[0]!r}: it has {', '.join(known) or 'none'}.")
     for option, value in options.items():
         kinds, low, high = LIMITS[option]
         if not isinstance(value, kinds) or not low <= value <= high:
-            raise ConfigError(f"{option} of augmentation {name!r} must be in [{low}, {high}], not {value!r}")
+            raise ConfigError(f"{option} of augmentation {name!r} is {value!r}, but it must be in [{low}, {high}].")
     return partial(STEPS[name], **options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -78,9 +79,11 @@ class FolderBatches(Epochs):
         super().__init__(Order(len(folder), batch_size, shuffle, seed, drop_last, rank, world))
         need_pillow()
         if unknown := [name for name in augment or () if name not in ("crop", "flip")]:
-            raise ConfigError(f"image folders are augmented by 'crop' and 'flip', not {unknown[0]!r}")
+            raise ConfigError(f"Image folders are augmented by 'crop' and 'flip', not {unknown[0]!r}.")
         if not 0 < min_scale <= 1:
-            raise ConfigError(f"min_scale is the least share of an image that a crop keeps, in (0, 1], not {min_scale}")
+            raise ConfigError(
+                f"min_scale is {min_scale}, but it is the least share of an image that a crop keeps, in (0, 1]."
+            )
         self.folder = folder
         self.size = folder.size if size is None else size
         self.min_scale = min_scale if "crop" in (augment or ()) else None
@@ -89,15 +92,20 @@ class FolderBatches(Epochs):
         self.device = torch.device("cpu" if device is None else device)
         self.channels_last = channels_last
 
+    def decoder(self) -> Decoder:
+        """What the workers of this epoch do with a file."""
+        return Decoder(self.size, self.min_scale, self.flip, self.order.seed, self.epoch)
+
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        shares = [joint[self.order.share(len(joint))] for _, joint in self.joint_batches()]
+        shares = self.shares()
         paths = self.folder.paths
         loader = DataLoader(
-            Decoder(self.size, self.min_scale, self.flip, self.order.seed, self.epoch),
+            self.decoder(),
             batch_sampler=([(paths[i], i) for i in share.tolist()] for share in shares),
             num_workers=self.workers,
             collate_fn=_as_it_is,
             pin_memory=self.device.type == "cuda",
+            worker_init_fn=_leave_signals_to_the_first_process,
             # The loader draws a seed for its workers, from the global generator unless it is given one.
             generator=torch.Generator(),
         )
@@ -113,3 +121,9 @@ class FolderBatches(Epochs):
 
 def _as_it_is(batch: Any) -> Any:
     return batch
+
+
+def _leave_signals_to_the_first_process(worker: int) -> None:
+    """Ctrl-C and torchrun's signals go to a whole group, but who saves and stops needs its workers until then."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

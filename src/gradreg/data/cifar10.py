@@ -83,7 +83,7 @@ def load(root: Path) -> tuple[Images, Images]:
 
 def _from_folder(layout: Layout, folder: Path) -> dict[str, bytes]:
     if missing := [name for name in layout.files() if not (folder / name).is_file()]:
-        raise DataError(f"CIFAR-10 in {folder} lacks {', '.join(missing)}: unpack {layout.archive} again")
+        raise DataError(f"CIFAR-10 in {folder} lacks {', '.join(missing)}: unpack {layout.archive} again.")
     return {str(folder / name): read(folder / name) for name in layout.files()}
 
 

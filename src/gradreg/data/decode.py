@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import random
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,19 +24,34 @@ if TYPE_CHECKING:
 
 Box = tuple[float, float, float, float]
 
+GRID = 32  # the stride of an ImageNet network: sides of other lengths leave a part of the last cell empty
+
 
 def need_pillow() -> None:
     """Refuse early: a missing package should not surface from a worker process."""
     if importlib.util.find_spec("PIL") is None:
-        raise DataError("reading image files needs Pillow, which is not installed: pip install pillow")
+        raise DataError("Image files are read with Pillow, which is not installed: run pip install pillow.")
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[Image]:
+    """An image file, not decoded yet; whatever goes wrong until it is closed is one sentence that names it."""
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError, ValueError, struct.error, PIL.Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be decoded as an image ({error}): replace or remove it.") from error
 
 
 @dataclass(frozen=True)
 class Decoder(Dataset[Tensor | str]):
     """Turns (path, position) pairs into a batch of bytes, by a random view or, without `min_scale`, a central one.
 
-    A file that cannot be decoded gives a sentence in place of the batch: an exception that is raised in a worker
-    process would arrive with the worker's traceback glued to its message.
+    With `rectangular` a central view has the shape that `rectangle` gives, which all images of a batch must share. A
+    file that cannot be decoded gives a sentence in place of the batch: an exception that is raised in a worker process
+    would arrive with the worker's traceback glued to its message.
     """
 
     size: int
@@ -41,15 +59,18 @@ class Decoder(Dataset[Tensor | str]):
     flip: bool = False
     seed: int = 0
     epoch: int = 0
+    rectangular: bool = False
 
     def __getitems__(self, keys: list[tuple[str, int]]) -> Tensor | str:
         batch = torch.empty((len(keys), 3, self.size, self.size), dtype=torch.uint8)
         for row, (path, position) in enumerate(keys):
             try:
-                pixels = np.array(self.view(path, position))
+                pixels = torch.from_numpy(np.array(self.view(path, position))).permute(2, 0, 1)
             except DataError as error:
                 return str(error)
-            batch[row] = torch.from_numpy(pixels).permute(2, 0, 1)
+            if row == 0 and self.rectangular:
+                batch = batch.new_empty((len(keys), *pixels.shape))
+            batch[row] = pixels
         return batch
 
     def view(self, path: str, position: int) -> Image:
@@ -57,26 +78,34 @@ class Decoder(Dataset[Tensor | str]):
         import PIL.Image
 
         dice = random.Random(f"{self.seed} {self.epoch} {position}")
-        try:
-            with PIL.Image.open(path) as image:
-                if self.min_scale is None:
-                    view = central_view(image, self.size)
-                else:
-                    view = random_view(image, self.size, self.min_scale, dice)
-        except (OSError, SyntaxError, ValueError, struct.error, PIL.Image.DecompressionBombError) as error:
-            raise DataError(f"{path} cannot be decoded as an image ({error}): replace or remove it") from error
+        with opened(path) as image:
+            if self.min_scale is None:
+                shape = rectangle(*image.size, self.size) if self.rectangular else (self.size, self.size)
+                view = central_view(image, *shape)
+            else:
+                view = random_view(image, self.size, self.min_scale, dice)
         if self.flip and dice.random() < 0.5:
             view = view.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
         return view
 
 
-def central_view(image: Image, size: int) -> Image:
-    """The short side resized to 1.14 times `size`, then the central square."""
-    short = 114 * size // 100  # in integers: 1.14 * 50 is a hair below 57
+def rectangle(width: int, height: int, size: int) -> tuple[int, int]:
+    """Width and height of the view of an image of that shape: the short side is `size`, the long one in proportion.
+
+    It exceeds `size` by a multiple of 32, rounded down so that the view fits, and is cut at twice `size`.
+    """
+    short, long = min(width, height), max(width, height)
+    longer = size + min(size * (long - short) // short, size) // GRID * GRID
+    return (longer, size) if width > height else (size, longer)
+
+
+def central_view(image: Image, width: int, height: int) -> Image:
+    """The short side resized to 1.14 times the view's, then the central part."""
+    short = 114 * min(width, height) // 100  # in integers: 1.14 * 50 is a hair below 57
     scale = short / min(image.size)
     resized = as_rgb(image).resize((round(image.width * scale), round(image.height * scale)), _bilinear())
-    left, top = (resized.width - size) // 2, (resized.height - size) // 2
-    return resized.crop((left, top, left + size, top + size))
+    left, top = (resized.width - width) // 2, (resized.height - height) // 2
+    return resized.crop((left, top, left + width, top + height))
 
 
 def random_view(image: Image, size: int, min_scale: float, dice: random.Random) -> Image:

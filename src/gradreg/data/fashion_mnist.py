@@ -48,7 +48,7 @@ def parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
     if data[:4] != bytes((0, 0, 8, dimensions)):
         raise DataError(
             f"{source} begins with {data[:4].hex() or 'nothing'}, not with the {bytes((0, 0, 8, dimensions)).hex()} "
-            f"of an idx file of bytes in {dimensions} dimensions"
+            f"of an idx file of bytes in {dimensions} dimensions: fetch it again."
         )
     if len(data) < header:
         raise damaged(source, "its header is incomplete")

@@ -22,7 +22,7 @@ def data_root(data_dir: str | os.PathLike[str] | None = None) -> Path:
     if chosen:
         root = Path(chosen).expanduser()
         if not root.is_dir():
-            raise DataError(f"the data directory {root} does not exist: make it, or name another")
+            raise DataError(f"The data directory {root} does not exist: make it, or name another.")
         return root
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gradreg"
 
@@ -38,7 +38,7 @@ def read(path: Path) -> bytes:
 
 def damaged(path: Path | str, why: object) -> DataError:
     """The error for a file that is there but not what it should be."""
-    return DataError(f"{path} is truncated or damaged ({why}): fetch it again")
+    return DataError(f"{path} is truncated or damaged ({why}): fetch it again.")
 
 
 def download(url: str, path: Path, md5: str, wanted: str) -> None:
@@ -56,4 +56,4 @@ def download(url: str, path: Path, md5: str, wanted: str) -> None:
             if digest.hexdigest() != md5:
                 raise ValueError("its checksum is wrong")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DataError(f"{wanted}; downloading {url} failed ({error})") from error
+        raise DataError(f"{wanted}; downloading {url} failed ({error}).") from error

@@ -52,16 +52,16 @@ class ImageFolder:
 def load(root: Path) -> tuple[ImageFolder, ImageFolder]:
     """The training and test parts under `root`; of val/ and test/ the first that exists."""
     if not root.is_dir():
-        raise DataError(f"the image folder {root} does not exist")
+        raise DataError(f"The image folder {root} does not exist.")
     evaluation = next((name for name in ("val", "test") if (root / name).is_dir()), None)
     if evaluation is None or not (root / "train").is_dir():
-        raise DataError(f"{root} must hold train/ and val/ (or test/), with a folder for each class in both")
+        raise DataError(f"{root} must hold train/ and val/ (or test/), with a folder for each class in both.")
     train, test = listing(root / "train"), listing(root / evaluation)
     if different := sorted(set(train.classes) ^ set(test.classes)):
         where = "train" if different[0] in train.classes else evaluation
         raise DataError(
-            f"the class folders of {root / 'train'} and {root / evaluation} differ: "
-            f"{different[0]!r} is in {where}/ only ({len(different)} such)"
+            f"The class folders of {root / 'train'} and {root / evaluation} differ: "
+            f"{different[0]!r} is in {where}/ only ({len(different)} such)."
         )
     return train, test
 
@@ -70,13 +70,13 @@ def listing(part: Path) -> ImageFolder:
     """The image files under the class folders of `part`, in sorted order at every level."""
     classes = tuple(sorted(entry.name for entry in os.scandir(part) if _is_class(entry)))
     if not classes:
-        raise DataError(f"{part} has no class folders: put the images of each class in a folder of its own")
+        raise DataError(f"{part} has no class folders: put the images of each class in a folder of its own.")
     paths: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
         files = _image_files(part / name)
         if not files:
-            raise DataError(f"the class folder {part / name} holds no images ({', '.join(SUFFIXES)})")
+            raise DataError(f"The class folder {part / name} holds no images ({', '.join(SUFFIXES)}).")
         paths += files
         labels += [label] * len(files)
     return ImageFolder(tuple(paths), torch.tensor(labels), classes, source=str(part))

@@ -29,26 +29,28 @@ class Images:
     pixels: Tensor
     labels: Tensor
     classes: tuple[str, ...]
-    source: str = "the image set"
+    source: str = "The image set"
 
     def __post_init__(self) -> None:
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
             raise DataError(
                 f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width), "
-                f"not {_describe(self.pixels)}"
+                f"not {_describe(self.pixels)}."
             )
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise DataError(f"{self.source}: labels must be an int64 tensor (image,), not {_describe(self.labels)}")
+            raise DataError(f"{self.source}: labels must be an int64 tensor (image,), not {_describe(self.labels)}.")
         if len(self.pixels) != len(self.labels):
-            raise DataError(f"{self.source}: {len(self.pixels)} images but {len(self.labels)} labels")
+            raise DataError(
+                f"{self.source} has {len(self.pixels)} images but {len(self.labels)} labels: give one for each."
+            )
         if self.pixels.numel() == 0:
-            raise DataError(f"{self.source} holds no images")
+            raise DataError(f"{self.source} holds no images.")
         wrong = ((self.labels < 0) | (self.labels >= len(self.classes))).nonzero()
         if len(wrong):
             image = int(wrong[0])
             raise DataError(
                 f"{self.source}: the label of image {image} is {int(self.labels[image])}, "
-                f"but the {len(self.classes)} classes are numbered 0 to {len(self.classes) - 1}"
+                f"but the {len(self.classes)} classes are numbered 0 to {len(self.classes) - 1}."
             )
 
     def __len__(self) -> int:
@@ -79,7 +81,7 @@ class DataSet:
 
     def __post_init__(self) -> None:
         if self.train.classes != self.test.classes:
-            raise DataError(f"{self.name}: the training and test parts have different classes")
+            raise DataError(f"The training and test parts of {self.name} have different classes.")
 
     @property
     def classes(self) -> tuple[str, ...]:

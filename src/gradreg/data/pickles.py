@@ -73,7 +73,7 @@ def load(data: bytes, source: str) -> dict[str, Any]:
         content = _Restricted(data).load()
     except _RefusedError as error:
         raise DataError(
-            f"{source} asks for {error}, which no data file needs: it is refused and nothing in it was run"
+            f"{source} asks for {error}, which no data file needs: it is refused and nothing in it was run."
         ) from None
     except Exception as error:  # a damaged pickle can make the unpickler raise almost anything
         raise damaged(source, error) from error

@@ -38,7 +38,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
     if name not in LOADERS:
         nearest = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0)[0]
-        raise DataError(f"there is no data set {name!r}; did you mean {nearest!r}? There are {', '.join(names())}")
+        raise DataError(f"There is no data set {name!r} (did you mean {nearest!r}?): there are {', '.join(names())}.")
     return DataSet(name, *LOADERS[name](data_root(data_dir)))
 
 

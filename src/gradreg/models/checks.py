@@ -9,7 +9,9 @@ from gradreg.errors import ModelError
 def unknown(what: str, name: object, known: Iterable[str]) -> ModelError:
     """The error for a `name` that is none of the `known`: names the nearest one and lists them all."""
     choices = list(known)
-    return ModelError(f"{what} {str(name)!r} is unknown{nearest(name, choices)}; choose one of: {', '.join(choices)}")
+    return ModelError(
+        f"{what.capitalize()} {str(name)!r} is unknown{nearest(name, choices)}: choose one of {', '.join(choices)}."
+    )
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
@@ -21,4 +23,4 @@ def nearest(name: object, known: Iterable[str]) -> str:
 def whole_number(name: str, value: object, *, least: int) -> None:
     """Refuses anything but an integer of at least that much; True and 10.0 are no integers."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ModelError(f"{name} must be a whole number of at least {least}, but it is {value!r}")
+        raise ModelError(f"{name} must be a whole number of at least {least}, but it is {value!r}.")

@@ -57,7 +57,7 @@ def user_function(reference: str) -> Iterator[Callable[..., object]]:
     """
     module_name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise ModelError(f"model {reference!r} is not of the form 'package.module:function'")
+        raise ModelError(f"Model {reference!r} is not of the form 'package.module:function'.")
     here = os.getcwd()
     sys.path.insert(0, here)
     importlib.invalidate_caches()
@@ -73,18 +73,20 @@ def _user_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             where = f"in {os.getcwd()} nor among the installed packages"
-            raise ModelError(f"module {name!r} was found neither {where}") from None
-        raise ModelError(f"module {name!r} was found, but it needs {error.name!r}, which is not installed") from error
+            raise ModelError(f"Module {name!r} was found neither {where}.") from None
+        raise ModelError(f"Module {name!r} was found, but it needs {error.name!r}, which is not installed.") from error
 
 
 def _callable(module: ModuleType, module_name: str, attribute: str) -> Callable[..., object]:
     if not hasattr(module, attribute):
         public = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise ModelError(f"module {module_name!r} has no {attribute!r}{nearest(attribute, public)}")
+        raise ModelError(f"Module {module_name!r} has no {attribute!r}{nearest(attribute, public)}.")
     function = getattr(module, attribute)
     if not callable(function):
         kind = type(function).__name__
-        raise ModelError(f"'{module_name}:{attribute}' is of type {kind}, but it must be a function that makes a model")
+        raise ModelError(
+            f"'{module_name}:{attribute}' is of type {kind}, but it must be a function that makes a model."
+        )
     made: Callable[..., object] = function
     return made
 
@@ -95,11 +97,11 @@ def _library(name: str) -> ModuleType:
         return importlib.import_module(name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == name:
-            raise ModelError(f"{name} is not installed; run: pip install 'gradreg[{name}]'") from None
+            raise ModelError(f"The package {name} is not installed: run pip install 'gradreg[{name}]'.") from None
         packages = "torchvision" if name == "torchvision" else f"{name} and torchvision"
         raise ModelError(
-            f"{name} is installed but cannot be imported ({type(error).__name__}: {error}); install "
-            f"builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started"
+            f"The package {name} is installed but cannot be imported ({type(error).__name__}: {error}); install "
+            f"builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started."
         ) from error
 
 
@@ -111,7 +113,13 @@ def _as_one_sentence(library: str, name: str, list_models: Callable[[], list[str
     except Exception as error:
         known = list_models()
         hint = "" if name in known else nearest(name, known)
-        raise ModelError(f"{library} could not build {name!r}{hint}: {error}") from error
+        raise ModelError(f"Model {name!r} could not be built by {library}{hint}: {_ended(error)}") from error
+
+
+def _ended(error: Exception) -> str:
+    """A library's own words, closed by a full stop if they are not."""
+    words = str(error) or type(error).__name__
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def _wrap(name: str, model: nn.Module, normalize: Normalize, activation: str | None) -> nn.Module:
@@ -120,7 +128,7 @@ def _wrap(name: str, model: nn.Module, normalize: Normalize, activation: str | N
         fresh = activation_named(activation)
         relus = [path for path, module in model.named_modules(remove_duplicate=False) if isinstance(module, nn.ReLU)]
         if not relus:
-            raise ModelError(f"{name!r} has no ReLU layer for activation={activation!r} to replace; leave it out")
+            raise ModelError(f"{name!r} has no ReLU layer for activation={activation!r} to replace: leave it out.")
         for path in relus:
             model.set_submodule(path, fresh())
     return nn.Sequential(OrderedDict[str, nn.Module](normalize=normalize, model=model))

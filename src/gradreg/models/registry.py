@@ -58,7 +58,7 @@ def build(name: str, *, classes: int, **options: Any) -> nn.Module:
     prefix, colon, rest = name.partition(":")
     if prefix in LIBRARIES and colon:
         if not rest:
-            raise ModelError(f"model {name!r} lacks the name of a model of {prefix}, as in '{prefix}:resnet50'")
+            raise ModelError(f"Model {name!r} lacks the name of a model of {prefix}, as in '{prefix}:resnet50'.")
         return _call(name, partial(LIBRARIES[prefix], rest), options)
     if colon:
         with user_function(name) as function:
@@ -74,7 +74,7 @@ def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -
     _check_options(name, function, options)
     model = function(**options)
     if not isinstance(model, nn.Module):
-        raise ModelError(f"model {name!r} gave a {type(model).__name__}, but it must give a torch.nn.Module")
+        raise ModelError(f"Model {name!r} gave a {type(model).__name__}, but it must give a torch.nn.Module.")
     return model
 
 
@@ -86,7 +86,7 @@ def _check_options(name: str, function: Callable[..., object], options: dict[str
     for option in options:
         if option not in known and not takes_any:
             takes = ", ".join(known) or "nothing"
-            raise ModelError(f"model {name!r} takes no option {option!r}{nearest(option, known)}; it takes: {takes}")
+            raise ModelError(f"Model {name!r} takes no option {option!r}{nearest(option, known)}; it takes: {takes}.")
     for needed, parameter in known.items():
         if parameter.default is parameter.empty and needed not in options:
-            raise ModelError(f"model {name!r} needs the option {needed!r}, which was not given")
+            raise ModelError(f"Model {name!r} needs the option {needed!r}, which was not given.")
