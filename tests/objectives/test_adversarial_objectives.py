@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
 from gradreg.norms import threat
 from gradreg.objectives import Adversarial, Draws, Moment, NoisyStep, Objective, RandomStartStep, Trades
+from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.objectives.trades import divergence
+from gradreg.passes import Calls
 
 EPS = 0.05
 
@@ -137,3 +140,90 @@ def test_impossible_attacks_are_refused(options: dict[str, object], message: str
         Adversarial(**options)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="beta is -1"):
         Trades(beta=-1)
+
+
+class Counted:
+    """Images that went forwards and backwards through a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.forwards: list[int] = []
+        self.backwards: list[int] = []
+        model.register_forward_pre_hook(lambda _, inputs: self.forwards.append(len(inputs[0])))
+        model.register_full_backward_hook(lambda _, inputs, outputs: self.backwards.append(len(outputs[0])))  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", ["linf", "l2"])
+def test_stopping_early_by_formula(name: str) -> None:
+    """On a linear model every step moves the margin by the same amount, so the step that ends a search is known."""
+    model, x, _ = two_classes()
+    logits = model(x).detach()
+    y = logits.argmax(1)
+    y[0] = 1 - y[0]  # wrong from the start
+    weight = (model[1].weight[0] - model[1].weight[1]).detach()  # type: ignore[index]
+    slope = weight.abs().sum() if name == "linf" else weight.norm()
+    step, steps = 0.004, 9
+    needed = ((logits[:, 0] - logits[:, 1]).abs() / (step * slope)).ceil()
+    needed[0] = 0
+    needed = needed.clamp(max=steps)
+    assert 0 < (needed < steps).sum() < len(x), "some searches must end early and some must not"
+    options: dict[str, Any] = {
+        "threat": name,
+        "eps": 1.0,
+        "steps": steps,
+        "step_size": step,
+        "random_start": False,
+        "bn": "frozen",
+    }
+    count = Counted(model)
+    seen: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    Adversarial(stop_early=True, **options)(model, x, y, moment(len(x)))
+    exact = x + step * needed.view(-1, 1, 1, 1) * slope_direction(model, y, name)
+    assert_close(seen[-1], exact, rtol=0, atol=1e-9)
+    # A pass takes the images that the pass before still saw right; the last forward is the one trained on.
+    expected = [len(x), *(int((needed >= passed).sum()) for passed in range(1, steps))]
+    assert count.forwards[:-1] == expected
+    assert count.backwards == expected
+    assert sum(expected) < steps * len(x)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_stopping_early_ends_at_the_first_wrong_point_of_the_full_search(smooth_net: nn.Module, dropout: float) -> None:
+    """With dropout too, which is drawn for whole batches: then all images stay in, and no search is disturbed."""
+    x = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(dropout), smooth_net).double()
+    with torch.no_grad():
+        model(x)
+        y = model.eval()(x).argmax(1)
+    model.train()
+    calls = Calls(model, cross_entropy, "frozen", "keep")
+    inputs: list[Tensor] = []
+    outputs: list[Tensor] = []
+    model.register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach()))
+    model.register_forward_hook(lambda _, given, made: outputs.append(made.detach()))
+    before = torch.get_rng_state()
+    options: dict[str, Any] = {"radius": 0.012, "step": 0.003, "steps": 6}
+    end = ascend(calls, x, y, threat("linf"), **options)
+    expected, wrong = end.clone(), torch.zeros(40, dtype=torch.bool)
+    for point, logits in reversed(list(zip(inputs, outputs, strict=True))):
+        now = logits.argmax(1) != y
+        expected[now], wrong = point[now], wrong | now
+    assert 5 < wrong.sum() < 35, "some searches must end early and some must not"
+    inputs.clear()
+    found = ascend_until_wrong(calls, x, y, threat("linf"), **options)
+    assert_close(found, expected, rtol=0, atol=1e-12)
+    assert (len(inputs[-1]) < 40) == (dropout == 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_all_stopped_at_once_ends_the_search() -> None:
+    model, x, _ = two_classes()
+    y = 1 - model(x).argmax(1)
+    count = Counted(model)
+    Adversarial(stop_early=True, bn="frozen", random_start=False)(model, x, y, moment(len(x)))
+    assert (count.forwards, count.backwards) == ([6, 6], [])
+
+
+def test_stopping_early_needs_images_that_do_not_interact() -> None:
+    with pytest.raises(ConfigError, match=r"with batch statistics an image's loss depends on the others: set bn"):
+        Adversarial(stop_early=True)

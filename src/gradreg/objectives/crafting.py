@@ -27,20 +27,69 @@ def ascend(
     random = RandomState.now(x.device)
     delta = torch.zeros_like(x) if start is None else start
     for _ in range(steps):
-        delta = geometry.project(delta + step * _direction(calls, x + delta, y, geometry, random), radius)
-        if clip:
-            delta = (x + delta).clamp(0, 1) - x
+        gradient = _gradient(calls, x + delta, y, random)
+        delta = _advance(x, delta, gradient, geometry, radius=radius, step=step, clip=clip)
+    return (x + delta).detach()
+
+
+def ascend_until_wrong(
+    calls: Calls,
+    x: Tensor,
+    y: Tensor,
+    geometry: Threat,
+    *,
+    radius: float,
+    step: float,
+    steps: int,
+    start: Tensor | None = None,
+    clip: bool = True,
+) -> Tensor:
+    """As `ascend`, but an image that a pass shows misclassified stays as it is, and later passes leave it out.
+
+    That is friendly adversarial training (Zhang et al. 2020) with no steps after the first success. Images must not
+    interact. A smaller batch would draw other dropout masks, so a model that draws any is given all images every time.
+    """
+    random = RandomState.now(x.device)
+    delta = torch.zeros_like(x) if start is None else start.clone()
+    rows = torch.arange(len(x), device=x.device)
+    for _ in range(steps):
+        with torch.enable_grad(), random.replayed():
+            recorded = calls.record((x + delta)[rows], y[rows], track=False)
+            draws = not _same(random, RandomState.now(x.device))
+        right = recorded.logits.argmax(1) == y[rows]
+        moving = rows[right]
+        if len(moving) == 0:
+            break
+        gradient = recorded.input_gradient(differentiable=False)[right]
+        delta[moving] = _advance(x[moving], delta[moving], gradient, geometry, radius=radius, step=step, clip=clip)
+        rows = rows if draws else moving
     return (x + delta).detach()
 
 
 def single_step(calls: Calls, x: Tensor, y: Tensor, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
     """One step of steepest ascent from x, projected to nothing but the box."""
-    direction = _direction(calls, x, y, geometry, RandomState.now(x.device))
+    direction = geometry.ascent(_gradient(calls, x, y, RandomState.now(x.device)))
     moved = x + per_image(step, x) * direction
     return moved.clamp(0, 1) if clip else moved
 
 
-def _direction(calls: Calls, x: Tensor, y: Tensor, geometry: Threat, random: RandomState) -> Tensor:
+def _gradient(calls: Calls, x: Tensor, y: Tensor, random: RandomState) -> Tensor:
     with torch.enable_grad(), random.replayed():
-        gradient = calls.record(x, y, track=False).input_gradient(differentiable=False)
-    return geometry.ascent(gradient)
+        return calls.record(x, y, track=False).input_gradient(differentiable=False)
+
+
+def _advance(
+    x: Tensor, delta: Tensor, gradient: Tensor, geometry: Threat, *, radius: Radius, step: float, clip: bool
+) -> Tensor:
+    """One step of steepest ascent from x + delta, back into the ball and the box."""
+    delta = geometry.project(delta + step * geometry.ascent(gradient), radius)
+    return (x + delta).clamp(0, 1) - x if clip else delta
+
+
+def _same(first: RandomState, second: RandomState) -> bool:
+    """Whether nothing was drawn in between."""
+    if not torch.equal(first.host, second.host):
+        return False
+    if first.accelerator is None or second.accelerator is None:
+        return first.accelerator is second.accelerator
+    return torch.equal(first.accelerator, second.accelerator)
