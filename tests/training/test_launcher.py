@@ -1,22 +1,89 @@
 """The launcher that users have: torchrun."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
+from torch.distributed.run import parse_args
+from torch.testing import assert_close
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "gradreg"]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def test_our_options_pass_through_torchruns_parser() -> None:
+    """It takes what abbreviates an option of its own for that option, wherever it stands: --run would be --run-path."""
+    ours = ["train", "mnist5k-l2", "--run-dir", "runs/x", "--set", "epochs=2", "--resume", "--data-dir", "/data"]
+    parsed = parse_args(["--nproc-per-node", "2", "-m", "gradreg", *ours])
+    assert (parsed.training_script, parsed.training_script_args) == ("gradreg", ours)
+    parsed = parse_args(["-m", "gradreg", "--", "train", "mnist5k-l2", "--run", "runs/x"])
+    assert parsed.training_script_args == ["train", "mnist5k-l2", "--run", "runs/x"]
 
 
 @pytest.mark.slow
 def test_torchrun_trains_with_two_processes_and_one_voice(tmp_path: Path) -> None:
     settings = ["epochs=2", "held_out=3900", "probe.images=20", "batch_size=20"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "gradreg", "--"]
-    command += ["train", "mnist5k-l2", "--run", str(tmp_path / "run")]
+    command = [*TORCHRUN, "train", "mnist5k-l2", "--run-dir", str(tmp_path / "run")]
     command += [part for setting in settings for part in ("--set", setting)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
     assert done.stdout.count("Best epoch") == 1
     assert done.stdout.count("epoch 1/2") == 1
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [5, 10]
     assert rows[-1]["held_out"] == 3900
+
+
+NETWORK = """
+from torch import nn
+
+def plain(classes):
+    return nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(196, 32), nn.GELU(), nn.Linear(32, classes))
+"""
+
+
+EPOCHS = 25
+SETTINGS = [f"epochs={EPOCHS}", "held_out=3800", "probe.images=20", "batch_size=20", "model={name='net:plain'}"]
+
+
+def command(run: str) -> list[str]:
+    options = [part for setting in SETTINGS for part in ("--set", setting)]
+    return [*TORCHRUN, "train", "mnist5k-l2", "--run-dir", run, *options]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a network without batch statistics, which one process and two would see differently, and a whole run."""
+    folder = tmp_path_factory.mktemp("launched")
+    (folder / "net.py").write_text(NETWORK)
+    subprocess.run(command("whole"), cwd=folder, env=ENVIRONMENT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_torchrun_saves_and_one_process_finishes(place: Path, number: signal.Signals) -> None:
+    """It passes the signal on to its processes, which are in groups of their own, and waits for them for 30 seconds."""
+    metrics = place / number.name / "metrics.jsonl"
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(number.name), cwd=place, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True)
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert said.count("and saved: continue with --resume.") == 1, errors
+    assert 3 <= len(metrics.read_text().splitlines()) < EPOCHS
+
+    alone = [sys.executable, "-m", "gradreg", "train", "--run", number.name, "--resume"]
+    subprocess.run(alone, cwd=place, env=ENVIRONMENT, check=True, capture_output=True)
+    assert len(metrics.read_text().splitlines()) == EPOCHS
+    whole, resumed = (load_file(place / run / "last.safetensors") for run in ("whole", number.name))
+    for name, weight in whole.items():
+        assert_close(resumed[name], weight, rtol=0, atol=1e-5)

@@ -1,20 +1,28 @@
 """Several processes give what one gives on the joint batch."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from PIL import Image
 from safetensors.torch import load_file
 from tiny import digits
 from torch import nn
 from torch.multiprocessing.spawn import start_processes
 from torch.testing import assert_close
 
+from gradreg.data import ImageFolder, load
+from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
-from gradreg.training import fit
+from gradreg.training import Probe, Settings, fit
+from gradreg.training.monitors import Reading, examine
+from gradreg.training.processes import Processes
+from gradreg.training.sources import FolderOptions, Loaders, Source, loaders
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "undefended": {"name": "undefended"},
@@ -47,9 +55,42 @@ def worker(rank: int, folder: str) -> None:
     run(Path(folder) / "accumulated", "adversarial", accumulate=2)
     with pytest.raises(ConfigError, match="sync_bn = true needs CUDA"):
         run(Path(folder) / "synchronised", "undefended", sync_bn=True)
+    assert not (Path(folder) / "synchronised").exists()
+    with pytest.raises(ValueError, match="SyncBatchNorm expected input tensor to be on"):
+        nn.SyncBatchNorm(3)(torch.rand(4, 3, 2, 2))  # why it is refused: torch has none for a CPU
+    reading = rectangular_reading(Path(folder) / "images", Processes(rank, 2, torch.device("cpu")))
+    (Path(folder) / f"reading-{rank}.json").write_text(json.dumps(asdict(reading)))
     with pytest.raises(ConfigError, match="batch_size is 15, which 2 processes with accumulate = 1"):
         run(Path(folder) / "uneven", "undefended", batch_size=15)
     dist.destroy_process_group()
+
+
+def oblong_images(root: Path) -> None:
+    """Of many shapes, so that their views fall into several; in colours that are easy and others that are not."""
+    dice = np.random.default_rng(0)
+    for part in ("train", "val"):
+        for label in ("a", "b"):
+            (root / part / label).mkdir(parents=True)
+            for number in range(10):
+                shape = [(40, 40), (90, 40), (40, 90), (50, 45)][number % 4]
+                pixels = dice.integers(0, 256, (*shape, 3))
+                Image.fromarray(pixels.astype(np.uint8)).save(root / part / label / f"{number}.png")
+
+
+def convolutions() -> nn.Module:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return layers.append(nn.Linear(8, 2))
+
+
+def rectangular_reading(root: Path, processes: Processes) -> Reading:
+    part = load(f"folder:{root}").train
+    options = FolderOptions(size=32, workers=0, rectangular=True)
+    source = Source(
+        [Loaders(0, *loaders(part, Settings(batch_size=2), processes, 17, (), options))], 0, processes.device
+    )
+    probe = Probe("l2", 0.5, steps=2, images=7)
+    return examine(convolutions(), source.held_out(0, processes), probe, processes)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -57,12 +98,14 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
+    oblong_images(tmp_path / "images")
     start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method="forkserver")
+    check_rectangular_readings(tmp_path)
     for name in OBJECTIVES:
         run(tmp_path / name, name)
     for name, other in [*((name, f"two-{name}") for name in OBJECTIVES), ("adversarial", "accumulated")]:
         one, two = metrics(tmp_path / name), metrics(tmp_path / other)
-        for key in ("loss", "train_accuracy", "clean", "held_out_loss", "grad_norm", "grad_norm_max"):
+        for key in ("loss", "train_accuracy", "clean", "held_out_loss", "probe", "grad_norm", "grad_norm_max"):
             curves = [[row[key] for row in rows] for rows in (one, two)]
             assert_close(*curves, rtol=1e-5, atol=1e-5, msg=f"{other}: {key} differs, {curves}")
         a, b = load_file(tmp_path / name / "last.safetensors"), load_file(tmp_path / other / "last.safetensors")
@@ -77,3 +120,30 @@ def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
     for weight in a:
         assert_close(a[weight], b[weight], rtol=1e-4, atol=1e-5)
     assert [row["epoch"] for row in metrics(whole)] == [1, 2, 3]
+
+
+def check_rectangular_readings(folder: Path) -> None:
+    """Two processes read what one reads, which is the mean over the images taken one by one."""
+    one = asdict(rectangular_reading(folder / "images", Processes(0, 1, torch.device("cpu"))))
+    for rank in range(2):
+        two = json.loads((folder / f"reading-{rank}.json").read_text())
+        assert two.keys() == one.keys()
+        for key, value in one.items():
+            assert two[key] == pytest.approx(value, rel=1e-5), key
+    part = load(f"folder:{folder / 'images'}").train
+    assert isinstance(part, ImageFolder)
+    _, held = part.split(17, Settings().seed)
+    model, shapes, right, losses = convolutions(), set(), 0, 0.0
+    for path, label in zip(held.paths, held.labels, strict=True):
+        pixels = np.asarray(Decoder(32, rectangular=True).view(path, 0))
+        with Image.open(path) as image:
+            assert rectangle(*image.size, 32) == (pixels.shape[1], pixels.shape[0])
+        shapes.add(pixels.shape)
+        with torch.no_grad():
+            logits = model(torch.tensor(pixels).permute(2, 0, 1).unsqueeze(0) / 255)
+        right += int(logits.argmax() == label)
+        losses += nn.functional.cross_entropy(logits, label.unsqueeze(0)).item()
+    assert len(shapes) > 2
+    assert (one["held_out"], one["probed"]) == (17, 7)
+    assert one["clean"] == pytest.approx(right / 17)
+    assert one["held_out_loss"] == pytest.approx(losses / 17, rel=1e-5)

@@ -209,6 +209,17 @@ def test_a_resumed_run_keeps_its_settings(tmp_path: Path) -> None:
     tiny_fit(tmp_path / "run", epochs=1, save_minutes=3, resume=True)
 
 
+def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
+    tiny_fit(tmp_path / "run", epochs=1)
+    recipe = tmp_path / "run" / "config.toml"
+    lines = recipe.read_text().splitlines(keepends=True)
+    assert "deterministic = false\n" in lines
+    recipe.write_text("".join(line for line in lines if not line.startswith("deterministic")))
+    tiny_fit(tmp_path / "run", epochs=1, resume=True)
+    with pytest.raises(ConfigError, match=r"deterministic is False in .* and True now"):
+        tiny_fit(tmp_path / "run", epochs=1, deterministic=True, resume=True)
+
+
 def test_the_model_holds_the_best_weights_afterwards(tmp_path: Path) -> None:
     model = network()
     tiny_fit(tmp_path / "run", model=model)

@@ -55,6 +55,7 @@ def test_mistakes_are_found_before_anything_starts(tmp_path: Path, capsys: pytes
     for arguments, message in {
         ("mnist5k-l2", "--set", "epoch=3"): "There is no setting 'epoch' (did you mean 'epochs'?).",
         ("mnist5k-l2", "--set", "size=32"): "only image folders are resized",
+        ("mnist5k-l2", "--set", "rectangular=true"): "all images of mnist5k have one shape: leave it out.",
         ("mnist5k-l2", "--set", "device=gpu"): "device is 'gpu', but it is 'auto', 'cpu'",
         ("mnist5k-l2", "--set", "device=cuda:7"): "device is 'cuda:7', but this machine has",
         ("mnist5k-l7",): "There is no recipe 'mnist5k-l7'",
@@ -96,7 +97,7 @@ def generated_folder(root: Path, images: int) -> None:
 
 def test_phases_change_sizes_and_batches(tmp_path: Path) -> None:
     generated_folder(tmp_path / "images", 40)
-    phases = "phases=[{start=0,size=16,batch_size=10},{start=1,size=24,batch_size=5,min_scale=0.5}]"
+    phases = "phases=[{start=0,size=16,batch_size=10},{start=1,size=24,batch_size=5,min_scale=0.5,rectangular=true}]"
     settings = [f"data=folder:{tmp_path / 'images'}", "model={name='compact',width=2}", "epochs=2", "held_out=10"]
     settings += ["workers=0", phases, "probe.images=4", "schedule={name='one-cycle'}", "optimizer.lr=0.05"]
     arguments = [part for setting in settings for part in ("--set", setting)]
@@ -110,7 +111,7 @@ def test_the_imagenet_recipe_runs_end_to_end(tmp_path: Path) -> None:
     """All three phases of the recipe with its network, at a quarter of its sizes and an epoch each."""
     generated_folder(tmp_path / "images", 220)
     phases = "[{start=0,size=32,batch_size=50},{start=1,size=56,batch_size=25,min_scale=0.087},"
-    phases += "{start=2,size=72,batch_size=20,min_scale=0.5}]"
+    phases += "{start=2,size=72,batch_size=20,min_scale=0.5,rectangular=true}]"
     settings = [f"data=folder:{tmp_path / 'images'}", "epochs=3", "held_out=20", "probe.images=10", f"phases={phases}"]
     settings += ["schedule.knots=[[0,0.02],[1,0.01],[3,0.001]]"]
     arguments = [part for setting in settings for part in ("--set", setting)]

@@ -29,6 +29,9 @@ class Probe:
         require(self.images >= 1, f"probe.images is {self.images}, but a probe needs at least one image.")
 
 
+PHASED = ("size", "batch_size", "min_scale", "data", "rectangular")
+
+
 @dataclass(frozen=True)
 class Phase:
     """From epoch `start` on, another size of images and of batches; what is not given stays as it was."""
@@ -38,7 +41,8 @@ class Phase:
     batch_size: int | None = None
     min_scale: float | None = None
     data: str | None = None
-    """Another copy of the images, for example one resized to less."""
+    """Another copy of the images, for example one that `gradreg data resize` made."""
+    rectangular: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +75,8 @@ class Settings:
     save_minutes: float = 10.0
     """How much work may be lost: a checkpoint is written at the end of an epoch and when this time has passed."""
     tensorboard: bool = False
+    deterministic: bool = False
+    """Have torch refuse operations whose bits can differ from run to run; a CPU repeats a run to the bit anyway."""
 
     def __post_init__(self) -> None:
         require(self.epochs >= 1, f"epochs is {self.epochs}, but training takes at least one.")
@@ -105,6 +111,8 @@ class Config(Settings):
     """For image folders: the least share of an image that a random crop keeps."""
     size: int | None = None
     """For image folders: the side of the square that the network is given."""
+    rectangular: bool = False
+    """For image folders: held-out images are seen in their own proportions, `size` is then their shorter side."""
     workers: int = 2
     """For image folders: processes that decode, no more than there are processors."""
     device: str = "auto"
@@ -126,6 +134,6 @@ class Config(Settings):
         current = self
         for phase in self.phases:
             if phase.start <= epoch:
-                given = {name: getattr(phase, name) for name in ("size", "batch_size", "min_scale", "data")}
+                given = {name: getattr(phase, name) for name in PHASED}
                 current = replace(current, phases=(), **{k: v for k, v in given.items() if v is not None})
         return current

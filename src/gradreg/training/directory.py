@@ -53,9 +53,8 @@ class RunDirectory:
             raise RunError(f"{self.folder} holds no run (there is no config.toml): start one without --resume.")
         return toml.parse(path.read_text(encoding="utf-8"), str(path))
 
-    def check_same(self, config: Mapping[str, Any]) -> None:
-        """Refuse to continue with other settings than those that the run began with."""
-        before = self.config()
+    def check_same(self, config: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        """Refuse to continue with other settings than those `before`, that the run began with."""
         for key in sorted(before.keys() | config.keys()):
             if key not in MACHINE and before.get(key) != config.get(key):
                 raise ConfigError(

@@ -17,6 +17,7 @@ from gradreg.models import build
 from gradreg.objectives import Objective
 from gradreg.training import tables
 from gradreg.training.config import Config, Settings
+from gradreg.training.determinism import deterministic
 from gradreg.training.directory import RunDirectory
 from gradreg.training.errors import Interrupted
 from gradreg.training.loop import Trainer
@@ -109,23 +110,32 @@ def _run(
     console: Console | None,
 ) -> Fitted:
     run = RunDirectory(folder)
-    if resume:
-        run.check_same(table)
-    elif processes.first:
-        run.start(table)
-    processes.wait()
-    if settings.channels_last:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model = _synchronised(model, settings, processes)
     board = folder / "tensorboard" if settings.tensorboard and processes.first else None
-    with Reporter(console if processes.first else None, board) as reporter:
-        trainer = Trainer(model, source, settings, processes, run, reporter)
+    with deterministic(settings.deterministic, processes.device):
         if resume:
-            trainer.resume()
-        trainer.train()
+            run.check_same(table, _completed(run.config(), settings))
+        elif processes.first:
+            run.start(table)
+        processes.wait()
+        if settings.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        with Reporter(console if processes.first else None, board) as reporter:
+            trainer = Trainer(model, source, settings, processes, run, reporter)
+            if resume:
+                trainer.resume()
+            trainer.train()
     best = run.weights("best")
     model.load_state_dict(best.tensors)
     return Fitted(run.metrics(), best.numbers["metrics"], folder)
+
+
+def _completed(before: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """The recipe of a run with the defaults of settings that did not exist when it was started."""
+    try:
+        return tables.plain(tables.build(type(settings), before))
+    except ConfigError:  # it holds something made in Python, or a setting that exists no more
+        return before
 
 
 def _streams_kept(processes: Processes) -> AbstractContextManager[None]:

@@ -133,7 +133,9 @@ class Trainer:
     def _finish_epoch(self) -> Trouble | None:
         """Examine, write down, and move on to the next epoch."""
         at = self.at
-        reading = examine(self.learner.judged, self.source.held_out(at.epoch), self.settings.probe, self.processes)
+        reading = examine(
+            self.learner.judged, self.source.held_out(at.epoch, self.processes), self.settings.probe, self.processes
+        )
         is_best = at.best is None or reading.score > at.best
         at.readings.append(asdict(reading))
         found = trouble([Reading(**entry) for entry in at.readings])

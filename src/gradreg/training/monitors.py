@@ -15,7 +15,7 @@ from gradreg.penalty import regularized_loss
 from gradreg.training.config import Probe
 from gradreg.training.processes import Processes
 
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,26 @@ class Reading:
 
 
 def examine(model: nn.Module, batches: Iterable[Batch], probe: Probe | None, processes: Processes) -> Reading:
-    """Examine a network in eval mode; every process brings its share of the images, and all get the same answer."""
+    """Examine a network in eval mode; every process brings its share of the images, and all get the same answer.
+
+    A batch is pixels, labels and the images' numbers. The probe takes the images of the lowest numbers and starts where
+    the number says, so its result depends neither on the batches nor on the number of processes.
+    """
     was_training = model.training
     model.eval()
     sums = dict.fromkeys(_SUMS, 0.0)
     largest, answers = 0.0, torch.zeros(0)
-    for index, (x, y) in enumerate(batches):
+    for x, y, numbers in batches:
         if len(x) == 0:
             continue
         with torch.no_grad():
             logits = model(x)
         answers = _add(answers, torch.bincount(logits.argmax(1), minlength=logits.shape[1]).cpu())
         parts = {"clean": _right(logits, y), "held_out_loss": cross_entropy(logits, y).sum().item()}
-        share = 0 if probe is None else min(len(x), -(-probe.images // processes.world) - int(sums["held_out"]))
-        if probe is not None and share > 0:
-            more, steepest = _probe(model, x[:share], y[:share], probe, index)
+        chosen = torch.zeros_like(numbers, dtype=torch.bool) if probe is None else numbers < probe.images
+        if probe is not None and chosen.any():
+            rows = chosen.to(x.device)
+            more, steepest = _probe(model, x[rows], y[rows], probe, numbers[chosen])
             parts |= more
             largest = max(largest, steepest)
         for name, value in ({"held_out": float(len(x))} | parts).items():
@@ -78,11 +83,13 @@ _PROBED = ("probe", "single_step", "grad_norm", "linearity_error", "zero_gradien
 _SUMS = ("held_out", "clean", "held_out_loss", "probed", *_PROBED)
 
 
-def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, index: int) -> tuple[dict[str, float], float]:
+def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, numbers: Tensor) -> tuple[dict[str, float], float]:
     """Sums over the images, and their largest ‖∇ℓ‖_*."""
     geometry = threat(probe.threat)
     calls = Calls(model, cross_entropy, "train", "off")
-    start = geometry.sample(torch.empty_like(x, device="cpu"), probe.eps, generator("probe", index)).to(x)
+    blank = torch.empty_like(x[:1], device="cpu")
+    starts = [geometry.sample(blank, probe.eps, generator("probe", number)) for number in numbers.tolist()]
+    start = torch.cat(starts).to(x)
     start = (x + start).clamp(0, 1) - x
     step = 2.5 * probe.eps / probe.steps
     attacked = ascend(calls, x, y, geometry, radius=probe.eps, step=step, steps=probe.steps, start=start)

@@ -1,7 +1,7 @@
 """The batches of a run: which set of loaders serves which epoch, and how any loader is made repeatable."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.data import ImageFolder, Images, batches, load
+from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs, generator
 from gradreg.errors import ConfigError, DataError
 from gradreg.training.config import Config, Settings
 from gradreg.training.processes import Processes
 
 Batch = tuple[Tensor, Tensor]
+Numbered = tuple[Tensor, Tensor, Tensor]
 
 HELD_OUT_BATCH = 250
 
@@ -62,10 +63,16 @@ class Source:
         for x, y in found:
             yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
-    def held_out(self, epoch: int) -> Iterator[Batch]:
-        """The held-out batches that go with an epoch."""
-        for x, y in self._part(epoch).held_out:
-            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+    def held_out(self, epoch: int, processes: Processes) -> Iterator[Numbered]:
+        """The held-out batches that go with an epoch, with each image's number among all held-out ones."""
+        loader, done = self._part(epoch).held_out, 0
+        shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
+        for x, y in loader:
+            # Of a loader that is not ours, each process is taken to have its own share of the images.
+            own = (done + torch.arange(len(y))) * processes.world + processes.rank
+            done += len(y)
+            numbers = own if shares is None else next(shares)
+            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True), numbers
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]
@@ -95,11 +102,10 @@ def from_config(config: Config, processes: Processes, data_dir: str | None) -> t
             sets[now.data] = load(now.data, data_dir).train
         if now.size is not None and isinstance(sets[now.data], Images):
             raise ConfigError(f"size is {now.size}, but only image folders are resized: leave it out for {now.data}.")
-        folder = {"workers": min(now.workers, _processors()), "size": now.size}
-        pair = loaders(
-            sets[now.data], now, processes, now.held_out, now.augment, folder=folder, min_scale=now.min_scale
-        )
-        parts.append(Loaders(start, *pair))
+        if now.rectangular and isinstance(sets[now.data], Images):
+            raise ConfigError(f"rectangular is true, but all images of {now.data} have one shape: leave it out.")
+        folder = FolderOptions(now.size, min(now.workers, _processors()), now.min_scale, now.rectangular)
+        parts.append(Loaders(start, *loaders(sets[now.data], now, processes, now.held_out, now.augment, folder)))
     first = sets[config.during(0).data]
     channels = first.pixels.shape[1] if isinstance(first, Images) else 3
     return Source(parts, config.seed, processes.device), Shape(len(first.classes), channels)
@@ -113,17 +119,26 @@ class Shape:
     channels: int
 
 
+@dataclass(frozen=True)
+class FolderOptions:
+    """What only image folders have: the size of views, who decodes, the least crop, the shape of held-out views."""
+
+    size: int | None = None
+    workers: int = 2
+    min_scale: float = 0.25
+    rectangular: bool = False
+
+
 def loaders(
     part: Images | ImageFolder,
     settings: Settings,
     processes: Processes,
     held_out: int,
     augment: Sequence[Any],
-    *,
-    folder: Mapping[str, Any] | None = None,
-    min_scale: float = 0.25,
+    folder: FolderOptions | None = None,
 ) -> tuple[Epochs, Epochs]:
-    """Batches to train on and batches that are held out; `folder` are options that only image folders have."""
+    """Batches to train on and batches that are held out."""
+    folder = folder or FolderOptions()
     common: dict[str, Any] = {
         "device": processes.device,
         "channels_last": settings.channels_last,
@@ -132,13 +147,14 @@ def loaders(
     }
     in_training: dict[str, Any] = {"shuffle": True, "seed": settings.seed, "augment": augment, "drop_last": True}
     if isinstance(part, ImageFolder):
-        common |= folder or {}
-        in_training["min_scale"] = min_scale
+        common |= {"size": folder.size, "workers": folder.workers}
+        in_training["min_scale"] = folder.min_scale
     kept, held = part.split(held_out, settings.seed)
-    return (
-        batches(kept, _share(settings.batch_size, settings.accumulate, processes), **common, **in_training),
-        batches(held, -(-min(HELD_OUT_BATCH, held_out) // processes.world), **common),
-    )
+    training = batches(kept, _share(settings.batch_size, settings.accumulate, processes), **common, **in_training)
+    share = -(-min(HELD_OUT_BATCH, held_out) // processes.world)
+    if isinstance(held, ImageFolder) and folder.rectangular:
+        return training, RectangularBatches(held, share, **common)
+    return training, batches(held, share, **common)
 
 
 def _processors() -> int:

@@ -1,0 +1,24 @@
+"""The first signal asks for the end, the next one is the end."""
+
+import signal
+
+import pytest
+
+from gradreg.training.signals import stop_requests
+
+
+def interrupted(times: int) -> int:
+    """The signal that is noted when SIGINT comes that often."""
+    with stop_requests() as request:
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        return request.signal
+
+
+def test_the_second_signal_acts_at_once() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert interrupted(0) == 0
+    assert interrupted(1) == signal.SIGINT
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(2)
+    assert signal.getsignal(signal.SIGINT) is before
