@@ -1,0 +1,86 @@
+"""The model and images under examination, and the few ways in which tests question them."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.attacks.run import Attack
+from gradreg.attacks.streams import Streams
+from gradreg.classifier import Classifier
+from gradreg.losses import margin
+from gradreg.norms import Threat
+from gradreg.passes import Criterion
+
+# The attacks' own draws are salted by their place in a plan, 0, 1, …: ours are elsewhere.
+_SALT = 7919
+
+
+@dataclass(frozen=True)
+class Case:
+    """Images that a model in eval mode was asked about, its logits for them, and the threat."""
+
+    classifier: Classifier
+    x: Tensor
+    y: Tensor
+    logits: Tensor
+    threat: Threat
+    eps: float
+    topk: int
+    seed: int
+    batch_size: int
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def correct(self) -> Tensor:
+        """Images with the right class, of which alone there is something to attack."""
+        return margin(self.logits, self.y, self.topk) <= 0
+
+    def select(self, images: Tensor) -> "Case":
+        """The same about some of the images."""
+        return replace(self, x=self.x[images], y=self.y[images], logits=self.logits[images])
+
+    def margin(self, logits: Tensor, y: Tensor, /) -> Tensor:
+        """The margin on logits: positive where the model is wrong."""
+        return margin(logits, y, self.topk)
+
+    def margin_at(self, points: Tensor) -> Tensor:
+        """The margin at a point of each image's own."""
+        parts = zip(points.split(self.batch_size), self.y.split(self.batch_size), strict=True)
+        with torch.no_grad():
+            return torch.cat([self.margin(self.classifier(part), y) for part, y in parts])
+
+    def gradient(self, points: Tensor, loss: Criterion) -> Tensor:
+        """The gradient of each image's loss at a point of its own."""
+        parts = zip(points.split(self.batch_size), self.y.split(self.batch_size), strict=True)
+        return torch.cat([self.classifier.loss_and_gradient(part, y, loss)[1] for part, y in parts])
+
+    def direction(self, draw: int) -> Tensor:
+        """A random direction of length 1 for each image, of its own stream; a corner of the cube for l∞."""
+        noise = Streams(self.seed, self.x, self.y).normal(self.x, draw, _SALT).to(self.x.dtype)
+        if self.threat.name == "linf":
+            return noise.sign()
+        return noise / self.threat.norm(noise).view(-1, *[1] * (noise.ndim - 1))
+
+    def inside(self, points: Tensor, room: float = 0.0) -> Tensor:
+        """The nearest points of the box that are at least `room` from its walls."""
+        low, high = self.classifier.box
+        return points.clamp(low + room, high - room)
+
+    def broken_by(self, attack: Attack, eps: float | None = None, **options: Any) -> Tensor:
+        """Which images that attack breaks within the radius."""
+        found = attack(
+            self.classifier,
+            self.x,
+            self.y,
+            threat=self.threat,
+            eps=self.eps if eps is None else eps,
+            topk=self.topk,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            **options,
+        )
+        return found.success

@@ -1,0 +1,84 @@
+"""What `gradreg diagnose` does: the flags as a table, the verdict, and an exit status for scripts."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from torch import Tensor
+
+from gradreg.diagnosis.diagnose import IMAGES, diagnose
+from gradreg.diagnosis.flags import Flag, Severity, Verdict, is_proven_bug, verdict
+from gradreg.errors import ConfigError
+from gradreg.norms import ThreatName
+from gradreg.passes import Model
+from gradreg.storage import replacing
+
+# 2 is a user's mistake, as for every command.
+NO_SIGN, RAISED, PROVEN_BUG = 0, 1, 3
+_MARK: dict[Severity, str] = {"info": "", "warning": "[yellow]warning[/yellow]", "error": "[red]error[/red]"}
+
+
+def carry_out(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    console: Console,
+    name: str = "the model",
+    threat: ThreatName = "linf",
+    eps: float | None = None,
+    topk: int = 1,
+    seed: int = 0,
+    images: int = IMAGES,
+    output: Path | None = None,
+) -> int:
+    """Diagnose, print, and return the exit status; `output` is a JSON file for the flags and the verdict."""
+    if output is not None and not output.parent.is_dir():
+        raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}.")
+    columns = TextColumn("diagnosing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=None)
+
+        def progress(done: int, total: int) -> None:
+            bars.update(bar, completed=done, total=total)
+
+        flags = diagnose(model, x, y, threat=threat, eps=eps, topk=topk, seed=seed, images=images, progress=progress)
+    result = verdict(flags)
+    console.print(flag_table(flags, f"{name}, {threat}, the first {min(images, len(x))} images"))
+    _advise(flags, console)
+    console.print(f"{result.word}. {result.reason}", highlight=False, soft_wrap=True, markup=False)
+    if output is not None:
+        _write(output, flags, result)
+    return status(flags)
+
+
+def status(flags: list[Flag]) -> int:
+    """0: no sign of masking; 1: suspicious or broken; 3: a certificate is contradicted, which is a bug for certain."""
+    if is_proven_bug(flags):
+        return PROVEN_BUG
+    return RAISED if any(flag.severity != "info" for flag in flags) else NO_SIGN
+
+
+def flag_table(flags: list[Flag], title: str) -> Table:
+    """A row for every test, those that were passed too."""
+    table = Table(title=title, title_style="")
+    for heading in ("test", "", "finding"):
+        table.add_column(heading, no_wrap=heading != "finding")
+    for flag in flags:
+        table.add_row(flag.code, _MARK[flag.severity], flag.finding)
+    return table
+
+
+def _advise(flags: list[Flag], console: Console) -> None:
+    for flag in flags:
+        if flag.advice:
+            console.print(f"{flag.code}: {flag.advice}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _write(path: Path, flags: list[Flag], result: Verdict) -> None:
+    content = {"verdict": asdict(result), "flags": [asdict(flag) for flag in flags]}
+    with replacing(path) as aside:
+        aside.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

@@ -1,0 +1,126 @@
+"""What a test found, as data: a flag for every test that was made, and the verdict that follows from all of them."""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Literal, get_args
+
+from gradreg.diagnosis.advice import ADVICE
+from gradreg.errors import DataError
+
+Severity = Literal["info", "warning", "error"]
+Evidence = float | int | str
+Word = Literal["no sign of masking in these tests", "suspicious", "broken"]
+
+# An adversarial image inside a radius that was proved to hold none: the proof or the model is not what it claims.
+PROVEN_BUG = "certificate-contradicted"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One test: "info" if it was passed (or could not be made), "warning" if it speaks of masking, "error" if it shows
+    that attacks on this model, or the way it is used, cannot be believed.
+
+    `finding` says it in a sentence with the numbers of `evidence`; `advice` is empty where there is nothing to do.
+    """
+
+    code: str
+    severity: Severity
+    evidence: dict[str, Evidence]
+    finding: str
+    advice: str = ""
+
+    def __post_init__(self) -> None:
+        if self.code not in ADVICE:
+            raise DataError(f"There is no flag {self.code!r}: the known ones are {', '.join(ADVICE)}.")
+        if self.severity not in get_args(Severity):
+            raise DataError(f"severity is {self.severity!r}, but it is one of {', '.join(get_args(Severity))}.")
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Flag":
+        """Read what `to_json` wrote."""
+        try:
+            facts = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"This is not a flag but broken JSON: {error}.") from error
+        names = [field.name for field in fields(cls)]
+        if not isinstance(facts, dict) or set(facts) != set(names):
+            raise DataError(f"This is not a flag, which is a JSON object with {', '.join(names)}.")
+        return cls(**facts)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The flags in a word. No word says that gradients are *not* masked, since no test can show that."""
+
+    word: Word
+    reason: str
+
+
+def verdict(flags: Iterable[Flag]) -> Verdict:
+    """ "broken" if there is an error, "suspicious" if there is a warning."""
+    flags = list(flags)
+    if is_proven_bug(flags):
+        return Verdict("broken", next(flag.finding for flag in flags if _proves(flag)))
+    words: tuple[tuple[Severity, Word], ...] = (("error", "broken"), ("warning", "suspicious"))
+    for severity, word in words:
+        raised = [flag for flag in flags if flag.severity == severity]
+        if raised:
+            more = f" (and {len(raised) - 1} more)" if len(raised) > 1 else ""
+            return Verdict(word, f"{raised[0].code}: {raised[0].finding}{more}")
+    made = sum(flag.code != "left-out" for flag in flags)
+    return Verdict("no sign of masking in these tests", f"{made} tests were made and none was failed.")
+
+
+def is_proven_bug(flags: Iterable[Flag]) -> bool:
+    """Something is wrong for certain: a verified adversarial image lies within a radius proved for this classifier."""
+    return any(_proves(flag) for flag in flags)
+
+
+def graded(
+    code: str,
+    value: float,
+    finding: str,
+    *,
+    warn: float | None = None,
+    error: float | None = None,
+    low: bool = False,
+    **evidence: Evidence,
+) -> Flag:
+    """A flag for a measured value: a warning or an error beyond a limit, above it, or below it where `low` is bad.
+
+    What is not a number is beyond every limit.
+    """
+
+    def beyond(limit: float | None) -> bool:
+        return limit is not None and (math.isnan(value) or (value < limit if low else value > limit))
+
+    severity: Severity = "error" if beyond(error) else "warning" if beyond(warn) else "info"
+    limit = error if severity == "error" or warn is None else warn
+    limits = {} if limit is None else {"threshold": limit}
+    return make(code, severity, finding, value=value, **limits, **evidence)
+
+
+def make(code: str, severity: Severity, finding: str, **evidence: Evidence) -> Flag:
+    """A flag with the advice that belongs to its code; numbers that JSON does not have become words."""
+    plain = {name: _plain(value) for name, value in evidence.items()}
+    return Flag(code, severity, plain, finding, ADVICE[code] if severity != "info" else "")
+
+
+def left_out(tests: Iterable[str], reason: str) -> Flag:
+    """Tests that would have said nothing, and why."""
+    names = list(tests)
+    return make("left-out", "info", f"Not tested, {reason}: {', '.join(names)}.", tests=", ".join(names), reason=reason)
+
+
+def _plain(value: Evidence) -> Evidence:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _proves(flag: Flag) -> bool:
+    return flag.code == PROVEN_BUG and flag.severity == "error"

@@ -1,0 +1,86 @@
+"""Flags as data: JSON, the verdict, and that the page explains exactly the codes that there are."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradreg.diagnosis import Flag, is_proven_bug, verdict
+from gradreg.diagnosis.advice import ADVICE
+from gradreg.diagnosis.flags import Severity, graded, left_out, make
+from gradreg.errors import DataError
+
+PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
+evidence = st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.floats(allow_nan=False)))
+
+
+@given(code=st.sampled_from(sorted(ADVICE)), given=evidence, words=st.text())
+def test_a_flag_survives_json(code: str, given: dict[str, float | int | str], words: str) -> None:
+    given = {name: value for name, value in given.items() if value not in (float("inf"), -float("inf"))}
+    flag = Flag(code, "warning", given, words, ADVICE[code])
+    assert Flag.from_json(flag.to_json()) == flag
+
+
+def test_numbers_that_json_lacks_become_words() -> None:
+    flag = graded("unstable-gradient", float("nan"), "…", warn=0.9, low=True, ratio=float("inf"))
+    assert flag.severity == "warning"
+    assert json.loads(flag.to_json())["evidence"] == {"value": "nan", "threshold": 0.9, "ratio": "inf"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"code": "randomised"}'])
+def test_what_is_no_flag_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(DataError, match="not a flag"):
+        Flag.from_json(text)
+
+
+def test_unknown_codes_and_severities_are_refused() -> None:
+    with pytest.raises(DataError, match="no flag 'masked'"):
+        Flag("masked", "info", {}, "")
+    with pytest.raises(DataError, match="severity is 'fatal'"):
+        Flag("randomised", "fatal", {}, "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "severity"),
+    [
+        (0.0, False, "info"),
+        (0.1, False, "info"),
+        (0.11, False, "warning"),
+        (0.6, False, "error"),
+        (0.6, True, "info"),
+        (0.49, True, "warning"),
+        (0.05, True, "error"),
+    ],
+)
+def test_limits(value: float, low: bool, severity: Severity) -> None:
+    limits = (0.5, 0.1) if low else (0.1, 0.5)
+    flag = graded("randomised", value, "…", warn=limits[0], error=limits[1], low=low)
+    assert flag.severity == severity
+    assert flag.evidence["threshold"] == (limits[1] if severity == "error" else limits[0])
+    assert bool(flag.advice) == (severity != "info")
+
+
+def test_the_verdict_is_that_of_the_worst_flag() -> None:
+    fine, odd, bad = (make("randomised", severity, severity) for severity in ("info", "warning", "error"))
+    assert verdict([]).word == verdict([fine]).word == "no sign of masking in these tests"
+    assert verdict([fine, odd]).word == "suspicious"
+    assert verdict([odd, bad, fine]).word == "broken"
+    assert "1 tests were made" in verdict([fine, left_out(["noise-wins"], "since it is late")]).reason
+
+
+def test_only_a_contradicted_certificate_is_a_proven_bug() -> None:
+    harmless = [make(code, "error", "…") for code in ADVICE if code != "certificate-contradicted"]
+    assert not is_proven_bug(harmless)
+    assert not is_proven_bug([make("certificate-contradicted", "info", "…")])
+    contradiction = make("certificate-contradicted", "error", "Image 3 contradicts.")
+    assert is_proven_bug([*harmless, contradiction])
+    assert verdict([*harmless, contradiction]).reason == "Image 3 contradicts."
+
+
+def test_the_page_explains_every_code_and_no_other() -> None:
+    explained = re.findall(r"^### `([a-z0-9-]+)`$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert len(explained) == len(set(explained))
+    assert set(explained) == set(ADVICE)
