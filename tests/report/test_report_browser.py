@@ -1,0 +1,249 @@
+"""The page in a real browser: what it asks for, how mouse and keyboard use it, how it fits and how fast it is."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import NAMES, Tab, browsing, find
+from generated import generated
+from test_report_page import HOSTILE, hostile
+
+from gradreg.report.page import render
+from handmade import handmade, renamed
+
+CHROMIUM = find()
+if CHROMIUM is None:
+    pytest.skip(
+        f"No browser: none of {', '.join(NAMES)} was found, so the page was not opened.", allow_module_level=True
+    )
+
+ROBUST = "[aria-labelledby=t-robust-error] table"
+PLOT = ".plot.reads"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    assert CHROMIUM is not None
+    with browsing(CHROMIUM, tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("report") / "report.html", render(generated(), paper=True))
+
+
+@pytest.fixture
+def page(tab: Tab, report: Path) -> Tab:
+    tab.screen(1280)
+    tab.open(report)
+    return tab
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def reading(tab: Tab, line: int, point: int) -> str:
+    """What the first chart has to say at a point, from the data in the page."""
+    chart: dict[str, Any] = json.loads(tab.run("document.getElementById('readings').textContent"))[0]
+    series = chart["series"][line]
+    return f"{series['name']}: {series['y'][point]} {chart['between']} {series['x'][point]}"
+
+
+def spoken(tab: Tab) -> str:
+    text: str = tab.run("document.getElementById('spoken').textContent")
+    return text
+
+
+def column(tab: Tab, number: int) -> list[float]:
+    """The measured figures of the table, in the order shown."""
+    rows = f"[...document.querySelectorAll('{ROBUST} tbody tr:not(.quoted)')]"
+    values: list[float] = tab.run(f"{rows}.map(row => Number(row.cells[{number}].dataset.value))")
+    return values
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_it_opens_quietly_and_asks_for_nothing(tab: Tab, report: Path, width: int, dark: bool) -> None:
+    tab.screen(width, dark=dark)
+    tab.open(report)
+    tab.run("document.querySelectorAll('details').forEach(part => { part.open = true; }); scrollTo(0, 1e6)")
+    assert tab.problems() == []
+    assert tab.requests() == [report.resolve().as_uri()]
+    unseen = "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
+    assert tab.run(unseen) == 0
+
+
+def test_a_click_on_a_heading_sorts(page: Tab) -> None:
+    before = column(page, 3)
+    page.click(f"{ROBUST} th:nth-child(4) button")
+    assert column(page, 3) == sorted(before) != before
+    assert page.run(f"document.querySelector('{ROBUST} th:nth-child(4)').getAttribute('aria-sort')") == "ascending"
+    page.click(f"{ROBUST} th:nth-child(4) button")
+    assert column(page, 3) == sorted(before, reverse=True)
+    assert spoken(page).endswith("descending.")
+    page.click(f"{ROBUST} th:nth-child(2) button")
+    assert page.run(f"document.querySelectorAll('{ROBUST} [aria-sort]').length") == 1
+
+
+def test_enter_on_a_heading_sorts_by_name(page: Tab) -> None:
+    page.run(f"document.querySelector('{ROBUST} th button').focus()")
+    page.press("Enter", 13, "\r")
+    names = page.run(f"[...document.querySelectorAll('{ROBUST} tbody th')].map(cell => cell.textContent)")
+    assert names == sorted(names, key=str.lower)
+
+
+def test_what_has_no_figure_stays_last(page: Tab) -> None:
+    """The bounds of one model were refused in l∞."""
+    table = "[aria-labelledby=t-table-1] table"
+    last = f"[...document.querySelectorAll('{table} tbody tr')].at(-1).cells[2].textContent"
+    for _ in range(2):
+        page.click(f"{table} th:nth-child(3) button")
+        assert page.run(last).startswith("–")
+
+
+def test_the_mouse_reads_out_the_nearest_value(page: Tab) -> None:
+    page.centre(PLOT)
+    frame = page.run(f"(b => [b.x, b.y, b.width])(document.querySelector('{PLOT} svg').getBoundingClientRect())")
+    at = json.loads(page.run("document.getElementById('readings').textContent"))[0]["series"][0]["at"][5]
+    scale = frame[2] / 420
+    page.hover(frame[0] + at[0] * scale + 0.5, frame[1] + at[1] * scale)
+    name, _, value = reading(page, 0, 5).partition(": ")
+    assert page.run(f"document.querySelector('{PLOT} .readout').textContent") == name + value
+    assert page.run(f"document.querySelector('{PLOT} .readout').getBoundingClientRect().right <= innerWidth")
+    page.hover(5, 5)
+    assert page.run(f"document.querySelector('{PLOT} .readout').hidden")
+
+
+def test_arrow_keys_walk_along_a_curve(page: Tab) -> None:
+    page.run(f"document.querySelector('{PLOT}').focus()")
+    assert spoken(page) == reading(page, 0, 0)
+    page.press("ArrowRight", 39)
+    page.press("ArrowRight", 39)
+    assert spoken(page) == reading(page, 0, 2)
+    page.press("ArrowLeft", 37)
+    assert spoken(page) == reading(page, 0, 1)
+    page.press("End", 35)
+    assert spoken(page) == reading(page, 0, -1)
+    page.press("Home", 36)
+    page.press("ArrowDown", 40)
+    assert spoken(page) == reading(page, 1, 0)
+    assert page.run(f"document.querySelector('{PLOT}').getAttribute('role')") == "application"
+
+
+def test_the_keyboard_reaches_the_report_and_shows_where_it_is(page: Tab) -> None:
+    page.press("Tab", 9)
+    assert page.run("document.activeElement.textContent") == "Skip to the report"
+    assert page.run("document.activeElement.getBoundingClientRect().top >= 0")
+    assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.press("Enter", 13, "\r")
+    assert page.run("location.hash") == "#main"
+
+
+def test_hostile_names_are_text(tab: Tab, tmp_path: Path) -> None:
+    tab.screen(1280)
+    tab.open(written(tmp_path / "hostile.html", render([hostile()])))
+    tab.run(f"document.querySelector('{PLOT}').focus()")
+    assert tab.run("typeof hacked") == "undefined"
+    assert tab.run("document.querySelector('.card h3').textContent") == HOSTILE
+    assert tab.problems() == []
+    assert len(tab.requests()) == 1
+
+
+def test_no_other_script_runs(page: Tab) -> None:
+    """The policy stops what somebody might yet get into the page."""
+    page.run("(s => { s.textContent = 'hacked = 1'; document.body.append(s); })(document.createElement('script'))")
+    assert page.run("typeof hacked") == "undefined"
+    assert "Content Security Policy" in page.problems()[0]
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_scrolls_tables_but_never_the_page(tab: Tab, report: Path, width: int) -> None:
+    tab.screen(width)
+    tab.open(report)
+    tab.run("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert tab.run("document.documentElement.scrollWidth") == width
+    assert tab.run("[...document.querySelectorAll('.scroll')].some(box => box.scrollWidth > box.clientWidth)")
+    inside = f"!e.closest('.scroll, pre, svg, .unseen') && e.getBoundingClientRect().right > {width}"
+    wide = f"[...document.querySelectorAll('main *')].filter(e => {inside})"
+    assert tab.run(f"{wide}.map(e => e.outerHTML.slice(0, 80))") == []
+
+
+def test_a_name_without_end_does_not_widen_the_page(tab: Tab, tmp_path: Path) -> None:
+    endless = "m" * 300
+    tab.screen(390)
+    tab.open(
+        written(tmp_path / "long.html", render([renamed(handmade(), endless), renamed(handmade(), f"{endless}n")]))
+    )
+    tab.run("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    assert tab.run("document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_stands_out_in_light_and_dark(tab: Tab, report: Path, dark: bool) -> None:
+    """WCAG contrast: 4.5 for all words, 2.5 for lines, which differ in shape and dashes too."""
+    tab.screen(1280, dark=dark)
+    tab.open(report)
+    style = "getComputedStyle(document.documentElement).getPropertyValue('--{}').trim()"
+    paper, panel = (luminance(tab.run(style.format(name))) for name in ("paper", "panel"))
+    assert (paper < 0.05) == dark
+    assert tab.run("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 24, 28)" if dark else "rgb(253, 253, 252)"
+    )
+    for name in ("ink", "soft", "link", "clear", "suspicious", "broken", "unknown"):
+        shade = luminance(tab.run(style.format(name)))
+        assert min(contrast(shade, paper), contrast(shade, panel)) >= 4.5, name
+    for number in range(7):
+        assert contrast(luminance(tab.run(style.format(f"c{number}"))), paper) >= 2.5, number
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of #rrggbb."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def test_without_scripts_everything_is_there(tab: Tab, report: Path) -> None:
+    tab.screen(1280)
+    tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open(report)
+        assert tab.run("document.querySelectorAll('.readout, th button').length") == 0
+        assert tab.run("document.querySelectorAll('.plot[role=img][aria-label] svg path.line').length") > 10
+        height = "document.querySelector('#words dd').getBoundingClientRect().height"
+        assert tab.run(height) > 0
+    finally:
+        tab.send("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_everything_unfolds_on_paper(page: Tab) -> None:
+    folded = page.run("document.querySelectorAll('details:not([open], .columns)').length")
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert folded > 0
+    assert page.run("document.querySelectorAll('details:not([open], .columns)').length") == 0
+    page.send("Emulation.setEmulatedMedia", media="print")
+    assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    page.send("Emulation.setEmulatedMedia", media="")
+
+
+def test_ten_models_of_a_thousand_images_load_within_a_second(tab: Tab, tmp_path: Path) -> None:
+    """In seconds of the page's own thread, the better of three: the machine may be busy with other things."""
+    path = written(tmp_path / "ten.html", render(generated(10, 1000)))
+    assert path.stat().st_size < 5_000_000
+    tab.screen(1280)
+    tab.send("Performance.enable", timeDomain="threadTicks")
+    seconds = []
+    for _ in range(3):
+        tab.open(path)
+        metrics = {metric["name"]: metric["value"] for metric in tab.send("Performance.getMetrics")["metrics"]}
+        seconds.append(metrics["TaskDuration"])
+    assert min(seconds) < 1
+    assert tab.problems() == []

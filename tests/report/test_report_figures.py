@@ -1,0 +1,200 @@
+"""Curves are compared with counts; figures with themselves, drawn again."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import pytest
+import torch
+
+from gradreg.evaluation.record import Evaluation
+from gradreg.report.curves import Curve, curves, frontier, gaps, histogram
+from gradreg.report.figures import draw
+from handmade import INF, handmade, renamed
+
+NAMES = {"figure-1-l2", "figure-1-linf", "frontier", "distances", "gap"}
+
+
+def large(n: int, digits: int | None = None) -> Evaluation:
+    """Many images with random distances, some misclassified, some unbroken; bounds are half the distances."""
+    source = torch.Generator().manual_seed(n)
+    distance = torch.rand(n, generator=source) * 2
+    if digits is not None:
+        distance = distance.round(decimals=digits)
+    distance[: n // 10] = 0
+    distance[n // 10 : n // 5] = INF
+    evaluation = handmade()
+    examined = evaluation.threats["l2"]
+    assert examined.bounded is not None
+    bound = distance.where(distance.isfinite(), 1.0) / 2
+    return replace(
+        evaluation,
+        index=torch.arange(n),
+        label=torch.zeros(n, dtype=torch.long),
+        prediction=(distance == 0).long(),
+        threats={
+            "l2": replace(
+                examined,
+                attacked=replace(examined.attacked, distance=distance, winner=("fmn",) * n),
+                bounded=replace(examined.bounded, omega_bound=bound, lipschitz_bound=bound / 2),
+            )
+        },
+        smoothing=(
+            replace(
+                evaluation.smoothing[0],
+                radii=(),
+                prediction=(torch.arange(n) % 4 == 0).long(),
+                radius=bound.double(),
+            ),
+        ),
+    )
+
+
+def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
+    examined = evaluation.threats["l2"]
+    assert examined.bounded is not None
+    fails = {
+        "empirical": examined.attacked.distance <= radius,
+        "omega-bound": examined.bounded.omega_bound < radius,
+        "certified": ~evaluation.certified(evaluation.smoothing[0], radius),
+    }
+    return float(fails[curve.kind].double().mean())
+
+
+@pytest.mark.parametrize("n", [10, 150])
+def test_curves_are_exact_everywhere(n: int) -> None:
+    """At every step, just beside it, and in between."""
+    evaluation = large(n, digits=1)
+    found = curves([evaluation])
+    assert [(curve.kind, curve.n) for curve in found] == [("empirical", n), ("omega-bound", n), ("certified", n)]
+    for curve in found:
+        places = [p for x in curve.x[1:] for p in (x - 0.01, x, x + 0.01)]
+        assert all(curve.at(p) == pytest.approx(counted(evaluation, curve, p), abs=1e-12) for p in places if p < 1)
+
+
+@pytest.mark.parametrize("n", [1000, 50_000])
+def test_many_images_are_thinned_within_half_a_percent(n: int) -> None:
+    evaluation = large(n)
+    for curve in curves([evaluation]):
+        assert len(curve.x) <= 201
+        places = torch.linspace(0.001, 0.999, 60).tolist()
+        errors = [abs(curve.at(p) - counted(evaluation, curve, p)) for p in places]
+        assert max(errors) <= 0.005 + 1e-12
+        assert list(curve.x) == sorted(curve.x)
+        assert list(curve.y) == sorted(curve.y)
+
+
+def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
+    """Certificates were tested at 0.25 and 0.5; that all fail beyond is not known, so it is not drawn."""
+    certified = curves([handmade()])[-1]
+    assert (certified.kind, certified.detail) == ("certified", "σ = 0.25")
+    assert certified.x == (0.0, 0.25, 0.5)
+    assert certified.y == (0.4, 0.7, 0.7)
+    evaluation = handmade()
+    examined = evaluation.threats["l2"]
+    assert examined.bounded is not None
+    capped = replace(
+        examined.bounded, omega_bound=examined.bounded.omega_bound.clamp(max=0.25), eps=(0.25,), omega=(1,)
+    )
+    omega = curves([replace(evaluation, threats={"l2": replace(examined, bounded=capped)})])[1]
+    assert omega.x == pytest.approx((0, 0.05, 0.1, 0.15, 0.2, 0.25))
+    assert omega.y == (0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
+
+
+def test_a_radius_in_single_precision_is_the_radius() -> None:
+    evaluation = handmade()
+    examined = evaluation.threats["linf"]
+    exact = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), 8 / 255)), bounded=None)
+    curve = curves([replace(evaluation, threats={"linf": exact}, smoothing=())])[0]
+    assert curve.at(8 / 255) == 1
+    assert curve.at(7.99 / 255) == 0
+
+
+def test_the_frontier_has_errors_and_costs() -> None:
+    points = frontier([handmade(), renamed(handmade(objective="undefended", hours=0.5), "plain")])
+    assert len(points) == 2 * 5
+    first = next(point for point in points if (point.threat, point.radius) == ("l2", 0.5))
+    assert (first.model, first.clean_error) == ("by hand", 0.1)
+    assert first.robust_error == pytest.approx(0.6)
+    assert (first.cost_ratio, first.hours) == (4.0, 2.0)
+
+
+def test_histograms_count_every_image_once() -> None:
+    evaluations = [large(1000), renamed(handmade(), "small")]
+    found = histogram(evaluations, "l2", bins=7)
+    assert [h.model for h in found] == ["by hand", "small"]
+    assert found[0].edges == found[1].edges
+    for h in found:
+        assert sum(h.counts) + h.misclassified + h.unbroken == h.n
+    assert (found[0].misclassified, found[0].unbroken) == (100, 100)
+    by_hand = histogram([handmade()], "l2", bins=3)[0]
+    assert by_hand.edges == pytest.approx((0, 0.3, 0.6, 0.9), abs=1e-6)
+    assert sum(by_hand.counts) == 9
+    assert histogram([handmade()], "l1") == []
+
+
+def test_gaps_are_thinned_but_the_worst_is_kept() -> None:
+    evaluation = large(5000)
+    examined = evaluation.threats["l2"]
+    assert examined.bounded is not None
+    bound = examined.bounded.omega_bound.clone()
+    bound[3333] = 50.0
+    violated = replace(examined, bounded=replace(examined.bounded, omega_bound=bound))
+    gap = gaps([replace(evaluation, threats={"l2": violated})])[0]
+    assert gap.n == 4000
+    assert len(gap.distance) == len(gap.omega) == len(gap.lipschitz) <= 300
+    assert 50.0 in gap.omega
+    assert gaps([handmade()])[1].omega == pytest.approx([i / 20 for i in range(1, 10)])
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("figures")
+    plain = renamed(handmade(objective="undefended", hours=0.5), "a $b$ <script> & 中文\n_{x}" + "long" * 20)
+    return draw([handmade(), plain], folder)
+
+
+def test_figures_are_written_in_three_formats(drawn: list[Path]) -> None:
+    assert {path.stem for path in drawn} == NAMES
+    assert len(drawn) == 3 * len(NAMES)
+    starts = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in drawn)
+    assert not [path for path in drawn[0].parent.iterdir() if path.name.startswith(".")]
+
+
+def test_svg_files_hold_no_script_and_no_date(drawn: list[Path]) -> None:
+    for path in drawn:
+        if path.suffix == ".svg":
+            root = ElementTree.fromstring(path.read_bytes())
+            assert not [element for element in root.iter() if element.tag.endswith(("script", "date"))]
+
+
+def test_the_same_evaluation_gives_the_same_bytes_whatever_the_users_style(tmp_path: Path) -> None:
+    """Only l2 without bounds, so that it is quick: three figures."""
+    evaluation = handmade()
+    quick = replace(evaluation, threats={"l2": replace(evaluation.threats["l2"], bounded=None)}, smoothing=())
+    first = draw([quick], tmp_path / "first", ["svg", "pdf"])
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red"}):
+        before = dict(mpl.rcParams)
+        second = draw([quick], tmp_path / "second", ["svg", "pdf"])
+        assert dict(mpl.rcParams) == before
+    assert {path.stem for path in first} == {"figure-1-l2", "frontier", "distances"}
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_nothing_broken_and_nothing_attacked_can_be_drawn(tmp_path: Path) -> None:
+    evaluation = handmade()
+    examined = evaluation.threats["l2"]
+    safe = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), INF)))
+    written = draw([replace(evaluation, threats={"l2": safe}), replace(handmade("b"), threats={})], tmp_path, ["svg"])
+    assert {path.stem for path in written} == NAMES - {"figure-1-linf"}
+    assert draw([replace(evaluation, threats={})], tmp_path / "none") == []
+
+
+def test_matplotlib_waits_until_something_is_drawn() -> None:
+    code = "import gradreg.report.figures, gradreg.report.tables, sys; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
