@@ -50,3 +50,11 @@ def linear() -> nn.Sequential:
 def images() -> Tensor:
     """Well inside the pixel box, so that perturbed a little they stay there."""
     return 0.3 + 0.4 * torch.rand(60, 3, 4, 4, dtype=torch.float64)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A page that no browser opened is not passed over in silence."""
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+        if "No browser" in reason:
+            terminalreporter.write_line(reason.removeprefix("Skipped: "))
