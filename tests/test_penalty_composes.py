@@ -33,13 +33,14 @@ def gradients(model: nn.Module) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("bn", ["train", "frozen"])
-def test_compiled_models(bn: str) -> None:
+@pytest.mark.parametrize("how", [{"lam": 1.0}, {"eps": 0.3}, {"lam": 1.0, "graphs": 2}])
+def test_compiled_models(how: dict[str, Any], bn: Any) -> None:
     model, (x, y) = net(), images()
-    regularized_loss(model, x, y, lam=1.0, bn=bn).loss.backward()  # type: ignore[arg-type]
+    regularized_loss(model, x, y, bn=bn, **how).loss.backward()
     eager = gradients(model)
     compiled = torch.compile(model, backend="aot_eager")
     for shorter in (False, True):
-        out = regularized_loss(compiled, x, y, lam=1.0, bn=bn)  # type: ignore[arg-type]
+        out = regularized_loss(compiled, x, y, bn=bn, **how)
         out.backward() if shorter else out.loss.backward()
         for a, b in zip(gradients(model), eager, strict=True):
             assert_close(a, b, rtol=1e-3, atol=1e-5)
@@ -97,6 +98,17 @@ def test_channels_last_stays_channels_last() -> None:
     assert seen == [True, True]
 
 
+SPREAD: list[dict[str, Any]] = [
+    {"lam": 1.0, "bn": "frozen"},
+    {"eps": 0.3, "bn": "frozen"},
+    {"lam": 1.0, "bn": "frozen", "order": 2},
+    {"lam": 1.0, "bn": "frozen", "graphs": 2},
+    {"lam": 1.0, "bn": "frozen", "fraction": 0.5, "step": 0},
+    {"eps": 0.3, "bn": "train", "fraction": 0.5, "step": 0},
+    {"lam": 1.0, "bn": "train"},
+]
+
+
 def _worker(rank: int, folder: str, finish: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     torch.manual_seed(0)
@@ -104,9 +116,8 @@ def _worker(rank: int, folder: str, finish: str) -> None:
     x, y = images()
     half = slice(4 * rank, 4 * rank + 4)
     parallel = DistributedDataParallel(model)
-    options: list[dict[str, Any]] = [{"bn": "frozen"}, {"bn": "frozen", "fraction": 0.5, "step": 0}, {"bn": "train"}]
-    for number, how in enumerate(options):
-        out = regularized_loss(parallel, x[half].double(), y[half], lam=1.0, **how)
+    for number, how in enumerate(SPREAD):
+        out = regularized_loss(parallel, x[half].double(), y[half], **how)
         out.backward() if finish == "result" else out.loss.backward()
         save_file(dict(enumerate_names(gradients(model))), f"{folder}/{number}-{rank}.safetensors")
     dist.destroy_process_group()
@@ -119,13 +130,14 @@ def enumerate_names(tensors: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
 @pytest.mark.parametrize("finish", ["loss", "result"])
 def test_two_processes_have_the_gradients_of_the_joint_batch(finish: str, tmp_path: Path) -> None:
     spawn(_worker, args=(str(tmp_path), finish), nprocs=2)
-    found = [[load_file(tmp_path / f"{number}-{rank}.safetensors") for rank in (0, 1)] for number in range(3)]
+    found = [[load_file(tmp_path / f"{number}-{rank}.safetensors") for rank in (0, 1)] for number in range(len(SPREAD))]
     for first, second in found:
         assert first.keys() == second.keys()
         assert all(torch.equal(first[name], second[name]) for name in first)
     torch.manual_seed(0)
     model = net().double()
     x, y = images()
-    regularized_loss(model, x.double(), y, lam=1.0, bn="frozen").loss.backward()
-    for name, expected in enumerate_names(gradients(model)):
-        assert_close(found[0][0][name], expected, rtol=1e-10, atol=1e-12)
+    for number, how in enumerate(SPREAD[:4]):
+        regularized_loss(model, x.double(), y, **how).loss.backward()
+        for name, expected in enumerate_names(gradients(model)):
+            assert_close(found[number][0][name], expected, rtol=1e-10, atol=1e-12)

@@ -155,7 +155,7 @@ class NoSync(TorchDispatchMode):
 def test_no_device_sync(threat: str) -> None:
     model, (x, y) = normed_net(), images()
     with NoSync():  # type: ignore[no-untyped-call]
-        for how in ({}, {"fraction": 0.5, "step": 1}, {"order": 2}):
+        for how in ({}, {"fraction": 0.5, "step": 1}, {"order": 2}, {"squared": False}, {"graphs": 2}):
             regularized_loss(model, x, y, threat=threat, lam=1.0, **how).backward()  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="waits"), NoSync():  # type: ignore[no-untyped-call]
         x.max().item()

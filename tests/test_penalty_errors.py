@@ -22,6 +22,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lam": 1.0, "h": torch.ones(3)}, "one length for all 2 images or one each"),
     ({"lam": 1.0, "order": 3}, "order is 3"),
     ({"lam": 1.0, "method": "exact"}, "method is 'exact'"),
+    ({"lam": 1.0, "graphs": 3}, "graphs is 3"),
     ({"lam": 1.0, "autocast": True}, "autocast is True"),
     ({"lam": 1.0, "bn": "eval"}, "bn is 'eval'"),
     ({"lam": 1.0, "lazy": 0, "step": 0}, "lazy ≥ 1"),
@@ -66,8 +67,9 @@ def test_inference_mode_is_refused() -> None:
 
 def test_a_model_that_hides_its_input_is_refused() -> None:
     layer = nn.Linear(4, 3)
-    for method in ("fd", "double-backprop"):
-        with pytest.raises(ModelError, match="does not depend on the images"):
-            regularized_loss(
-                lambda x: layer(x.detach()), torch.rand(2, 4), torch.tensor([0, 1]), lam=1.0, method=method
-            )
+    ways: list[dict[str, Any]] = [{"lam": 1.0}, {"eps": 1.0}, {"lam": 1.0, "method": "double-backprop"}]
+    for how in ways:
+        for weights in (True, False):
+            layer.requires_grad_(weights)
+            with pytest.raises(ModelError, match="does not depend on the images"):
+                regularized_loss(lambda x: layer(x.detach()), torch.rand(2, 4), torch.tensor([0, 1]), **how)

@@ -1,8 +1,11 @@
 """bf16 keeps two digits of a loss, and a difference over h = 0.01 has its information in the fourth."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.testing import assert_close
 
 from gradreg import PrecisionError, regularized_loss
 
@@ -79,3 +82,19 @@ def test_low_precision_is_refused_below_a_safe_h_and_good_above_it(
 def test_a_model_in_half_precision_is_refused(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(PrecisionError, match=r"In bfloat16 .*keep the weights in float32"):
         regularized_loss(net.bfloat16(), batch[0].bfloat16(), batch[1], lam=1.0)
+
+
+@pytest.mark.parametrize("strength", [{"lam": 1.0}, {"eps": 0.3}, {"lam": 1.0, "order": 2}])
+def test_under_autocast_the_weight_gradients_are_those_of_single_precision(
+    strength: dict[str, Any], batch: tuple[Tensor, Tensor]
+) -> None:
+    """Passes that are differentiated inside the call would run their matrix products in bf16, and 1/h would show it."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 32), nn.GELU(), nn.Linear(32, 10))
+    regularized_loss(model, *batch, **strength).loss.backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = regularized_loss(model, *batch, **strength)
+    out.loss.backward()
+    for weight, reference in zip(model.parameters(), expected, strict=True):
+        assert_close(weight.grad, reference)

@@ -1,5 +1,7 @@
 """lazy and fraction: the same penalty on average, for less work."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -75,22 +77,36 @@ def conv_net(norm: bool) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
 
-def flops(model: nn.Module, how: dict[str, float | int] | None) -> int:
+def flops(model: nn.Module, how: dict[str, Any] | None) -> int:
     x, y = torch.rand(8, 3, 16, 16), torch.randint(0, 10, (8,))
     with FlopCounterMode(display=False) as counter:
         if how is None:
             cross_entropy(model(x), y).mean().backward()
         else:
-            regularized_loss(model, x, y, lam=1.0, **how).backward()  # type: ignore[arg-type]
+            regularized_loss(model, x, y, **({} if "eps" in how else {"lam": 1.0}) | how).backward()
     return int(counter.get_total_flops())
 
 
 @pytest.mark.parametrize("norm", [False, True])
-def test_a_step_costs_seven_forwards_against_three(norm: bool) -> None:
+@pytest.mark.parametrize(
+    ("how", "forwards"),
+    [
+        ({}, 7),
+        ({"eps": 0.1}, 6),
+        ({"lam": 1.0, "squared": False}, 6),
+        ({"eps": 0.1, "h": torch.full((8,), 0.01)}, 7),
+        ({"eps": 0.1, "h": 0.1}, 5),
+        ({"order": 2}, 9),
+        ({"eps": 0.1, "order": 2}, 9),
+        ({"graphs": 2}, 7),
+        ({"graphs": 2, "order": 2}, 10),
+    ],
+)
+def test_what_a_step_costs_against_three_forwards(how: dict[str, Any], forwards: int, norm: bool) -> None:
+    """Where the coefficient of ℓ(x) is known beforehand, one backward gives ∇ℓ(x) and its share of the weights'
+    gradients; with ε = h that share is nothing, and the step is FGSM training's."""
     model = conv_net(norm)
-    plain = flops(model, None)
-    assert flops(model, {}) / plain == pytest.approx(7 / 3, rel=0.03)
-    assert flops(model, {"order": 2}) / plain == pytest.approx(10 / 3, rel=0.03)
+    assert flops(model, how) / flops(model, None) == pytest.approx(forwards / 3, rel=0.03)
 
 
 def test_lazy_and_fraction_cost_four_forwards_against_three() -> None:
@@ -99,18 +115,19 @@ def test_lazy_and_fraction_cost_four_forwards_against_three() -> None:
     lazy = sum(flops(model, {"lazy": 4, "step": step}) for step in range(4)) / 4
     assert lazy / plain == pytest.approx(4 / 3, rel=0.03)
     assert flops(model, {"fraction": 0.25, "step": 0}) / plain == pytest.approx(4 / 3, rel=0.03)
+    assert flops(model, {"fraction": 0.25, "step": 0, "eps": 0.1}) / plain == pytest.approx(3.75 / 3, rel=0.03)
     assert flops(conv_net(norm=True), {"fraction": 0.25, "step": 0}) / plain == pytest.approx(4.75 / 3, rel=0.03)
 
 
 def test_the_result_can_go_backward_without_the_inputs_gradient() -> None:
-    """`out.backward()` gives every weight what `out.loss.backward()` does, for the first layer's work less."""
+    """With two graphs `out.backward()` does the first layer's work less than `out.loss.backward()`; one has no such."""
     model = conv_net(norm=False)
     x, y = torch.rand(8, 3, 16, 16), torch.randint(0, 10, (8,))
     counts = []
     grads = []
     for finish in ("loss", "result"):
         model.zero_grad()
-        out = regularized_loss(model, x, y, lam=1.0)
+        out = regularized_loss(model, x, y, lam=1.0, graphs=2)
         with FlopCounterMode(display=False) as counter:
             out.loss.backward() if finish == "loss" else out.backward()
         counts.append(counter.get_total_flops())

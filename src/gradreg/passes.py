@@ -5,7 +5,7 @@ normalisation in a mode the caller chose. Whatever is switched for a call is swi
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -37,21 +37,31 @@ class Pass:
     logits: Tensor
     random: "RandomState"
 
-    def input_gradient(self, *, differentiable: bool) -> Tensor:
+    def input_gradient(self, *, differentiable: bool, retain: bool = True) -> Tensor:
         """∇ℓ(x) of each image's own loss, of the sum and not the mean: no 1/m. Weights get no gradient."""
         total = self.losses.sum()
         gradient = None
-        if differentiable:
-            (gradient,) = torch.autograd.grad(total, self.x, create_graph=True, allow_unused=True)
-        elif total.requires_grad:
-            # Not autograd.grad, which torch's FLOP counter and other module trackers cannot follow to a leaf.
-            torch.autograd.backward(total, inputs=[self.x], retain_graph=True)
-            gradient, self.x.grad = self.x.grad, None
-        if gradient is None:
-            raise ModelError(
-                "The loss does not depend on the images through autograd: is something detached in the model?"
-            )
-        return gradient
+        with as_recorded(total):
+            if differentiable and total.requires_grad:
+                (gradient,) = torch.autograd.grad(total, self.x, create_graph=True, allow_unused=True)
+            elif total.requires_grad:
+                # Not autograd.grad, which torch's FLOP counter and other module trackers cannot follow to a leaf.
+                torch.autograd.backward(total, inputs=[self.x], retain_graph=retain)
+                gradient, self.x.grad = self.x.grad, None
+        return required(gradient)
+
+
+def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
+    """Differentiate in the precision of the forward: autocast would round a float32 pass's gradients to half of it."""
+    kind = losses.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+
+
+def required(input_gradient: Tensor | None) -> Tensor:
+    """Autograd finds no gradient where the loss does not hang on the images."""
+    if input_gradient is None:
+        raise ModelError("The loss does not depend on the images through autograd: is something detached in the model?")
+    return input_gradient
 
 
 class Calls:

@@ -1,7 +1,7 @@
 """The input gradient penalty by finite differences: Prop. 3.2 and Algorithm 1 of the paper.
 
 One forward finds ℓ(x), one backward to the input the direction d of steepest ascent, one more forward ℓ(x + hd); then
-(ℓ(x + hd) − ℓ(x))/h is the dual norm of the gradient, and an ordinary backward trains on it. No second derivative
+(ℓ(x + hd) − ℓ(x))/h is the dual norm of the gradient, and ordinary backwards train on it. No second derivative
 is taken, so it runs where double backprop does not: compiled models, fused attention, distributed training.
 """
 
@@ -13,14 +13,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError, PrecisionError
+from gradreg.errors import PrecisionError
+from gradreg.graphs import Terms, leaves
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, at_least_single, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
-
-Scale = Literal["paper", "dual"]
-Method = Literal["fd", "double-backprop"]
+from gradreg.penalty_options import Method, Scale, check, form
 
 # The share of a finite difference that rounding may be worth before the call is refused.
 ROUNDING_TOLERANCE = 0.02
@@ -41,8 +40,8 @@ class RegularizedLoss:
     _input: Tensor | None = None
 
     def backward(self) -> None:
-        """The same as `loss.backward()`, less the first layer's input gradient, which nobody needs a second time."""
-        torch.autograd.backward(self.loss, inputs=[leaf for leaf in _leaves(self.loss) if leaf is not self._input])
+        """The same as `loss.backward()`, less the images' gradient where a graph leads to them (two graphs)."""
+        torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
 
 
 def regularized_loss(
@@ -65,6 +64,7 @@ def regularized_loss(
     lazy: int = 1,
     fraction: float = 1.0,
     step: int | None = None,
+    graphs: Literal[1, 2] = 1,
 ) -> RegularizedLoss:
     """Mean loss of a batch plus its input gradient penalty; stands where `criterion(model(x), y)` stood.
 
@@ -78,7 +78,13 @@ def regularized_loss(
     For "l2" and "l1" the two are the same.
 
     `h` is the length of the difference, one for all or one an image. `order=2` takes the central difference: error
-    O(h²) for 10F a step (F: one forward) instead of 7F. `method="double-backprop"` is the exact norm, the reference.
+    O(h²) for 9F a step (F: one forward) instead of 7F. `method="double-backprop"` is the exact norm, the reference.
+    Unsquared penalties with one h for all cost 6F.
+
+    The weight gradients of each pass but the last are computed in this call and handed out by `loss.backward()`, so
+    one graph is held at a time, not two. To know the clean pass's share before there is a slope s, the gradient of a
+    squared penalty is taken as ‖∇ℓ‖∇s instead of s∇s (the same but for O(h)), and of an unsquared one as ∇s instead of
+    ∇|s| (the same unless h looks beyond a maximum). `graphs=2` differentiates Algorithm 1 literally.
 
     `bn="train"` leaves batch normalisation in train mode, as the authors do: batch statistics then let the images of a
     batch move each other's losses. Running statistics are updated once, by the clean batch. `bn="frozen"` uses the
@@ -88,12 +94,12 @@ def regularized_loss(
     h = 0.01; `autocast="keep"` leaves them in low precision and refuses an h that rounding would drown.
 
     `lazy=k` computes the penalty at every k-th `step`, with k times the weight; `fraction=ρ` on a random part of the
-    batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a step costs 4F on average, against 3F
+    batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
     without a penalty (ρ = ¼ with batch statistics: 4.75F, since the part needs a clean pass of its own).
     """
-    strength, squared, scale = _form(lam, eps, weight, squared, scale)
+    strength, squared, scale = form(lam, eps, weight, squared, scale)
     geometry = threat_named(threat)
-    _check(x, y, h, order, method, autocast, lazy, fraction, step)
+    check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
         strength = lazy * strength if step % lazy == 0 else 0.0
@@ -101,16 +107,25 @@ def regularized_loss(
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         calls = Calls(model, criterion, bn, autocast)
-        clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step)
+        terms = Terms(wanted=wants_graph) if graphs == 1 and method == "fd" else None
+        clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
-        penalty = clean.loss.new_zeros(())
+        penalty, loss = clean.loss.new_zeros(()), clean.loss
         if clean.part is not None:
-            length = h[clean.index] if isinstance(h, Tensor) and h.ndim else h
-            gradient, slopes = _slopes(calls, clean.part, geometry, length, order, method, scale)
+            length = h.to(clean.loss.dtype) if isinstance(h, Tensor) else h
+            if isinstance(length, Tensor) and length.ndim:
+                length = length[clean.index]
+            difference = _Difference(calls, clean.part, geometry, scale, length, order)
+            if method == "double-backprop":
+                gradient, slopes = difference.limit()
+            elif terms is None:
+                gradient, slopes = difference.with_two_graphs()
+            else:
+                gradient, slopes = difference.with_one_graph(terms, clean.share, strength, squared)
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
+            loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
             grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach()
-        loss = clean.loss + penalty
     return RegularizedLoss(
         loss=loss if wants_graph else loss.detach(),
         clean=clean.loss.detach(),
@@ -129,10 +144,13 @@ class _Clean:
     loss: Tensor
     logits: Tensor
     part: Pass | None
+    share: float = 0.0
+    """The weight of the part's losses in `loss`."""
     index: Tensor | EllipsisType = ...
 
 
-def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int | None) -> _Clean:
+def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None) -> _Clean:
+    """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
     size = len(x)
     count = min(size, max(1, round(fraction * size))) if fraction else 0
     if count == 0:
@@ -140,36 +158,88 @@ def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int |
         return _Clean(losses.mean(), logits, None)
     if count == size:
         part = calls.record(x, y, track=True)
-        return _Clean(part.losses.mean(), part.logits, part)
+        return _Clean(part.losses.mean(), part.logits, part, 1 / size)
 
     shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0)).to(x.device)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
         losses, logits = calls.evaluate(x, y, track=True)
+        if terms:
+            terms.settle(losses, 1 / size)
         # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
-        return _Clean(losses.mean(), logits, calls.record(x[index], y[index], track=False), index)
+        return _Clean(losses.mean(), logits, calls.record(x[index], y[index], track=False), 0.0, index)
     part = calls.record(x[index], y[index], track=True)
     losses, logits = calls.evaluate(x[rest], y[rest], track=True)
+    if terms:
+        terms.leave(losses, 1 / size)
     in_order = torch.cat([part.logits, logits])[shuffled.argsort()]
-    return _Clean((part.losses.sum() + losses.sum()) / size, in_order, part, index)
+    return _Clean((part.losses.sum() + losses.sum()) / size, in_order, part, 1 / size, index)
 
 
-def _slopes(
-    calls: Calls, part: Pass, geometry: Threat, h: float | Tensor, order: int, method: Method, scale: Scale
-) -> tuple[Tensor, Tensor]:
-    """The input gradient of each image's own loss, and the loss's slope along its steepest ascent, eq. (10)."""
-    exact = method == "double-backprop"
-    gradient = part.input_gradient(differentiable=exact)
-    shorter = 1 / sqrt(gradient[0].numel()) if geometry.name == "linf" and scale == "paper" else 1.0
-    if exact:
-        return gradient, shorter * geometry.dual_norm(gradient)
+@dataclass(frozen=True)
+class _Difference:
+    """The slope of each image's loss along its steepest ascent, eq. (10), and the gradient ∇ℓ(x) it stands for."""
 
-    _refuse_if_rounding_drowns(part, shorter * geometry.dual_norm(gradient), h)
-    move = per_image(h, part.x) * shorter * geometry.ascent(gradient)
-    x = part.x.detach()
-    ahead = calls.repeat(part, (x + move).to(x.dtype))
-    behind = part.losses if order == 1 else calls.repeat(part, (x - move).to(x.dtype))
-    return gradient, (ahead - behind) / (h * order)
+    calls: Calls
+    part: Pass
+    geometry: Threat
+    scale: Scale
+    h: float | Tensor
+    order: int
+
+    def limit(self) -> tuple[Tensor, Tensor]:
+        """For h → 0: the norm of the gradient, which can then be differentiated itself."""
+        gradient = self.part.input_gradient(differentiable=True)
+        return gradient, self._norm(gradient)
+
+    def with_two_graphs(self) -> tuple[Tensor, Tensor]:
+        """The slope with the graphs of both its losses."""
+        gradient = self.part.input_gradient(differentiable=False)
+        move = self._move(gradient)
+        ahead = self._at(move)
+        behind = self.part.losses if self.order == 1 else self._at(-move)
+        return gradient, (ahead - behind) / (self.h * self.order)
+
+    def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> tuple[Tensor, Tensor]:
+        """The slope without a graph. `terms` gets the gradient of the penalty, and of `share` times the part's losses.
+
+        Of the penalty's gradient (w/m)·Σ∇s, or (λ/m)·Σ‖∇ℓ‖∇s if squared, all but the sum over ℓ(x + hd) is settled
+        before that last pass. One backward does for ∇ℓ(x) and the weights if the coefficient of ℓ(x) is known by then.
+        """
+        part = self.part
+        rise = strength / self.h / (self.order * len(part.x))
+        uniform = not squared and not (isinstance(rise, Tensor) and rise.ndim)
+        if self.order == 2 or uniform:
+            gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
+        else:
+            gradient = part.input_gradient(differentiable=False)
+        if squared:
+            rise = rise * self._norm(gradient)
+        if self.order == 1 and not uniform:
+            terms.settle(part.losses, share - rise, but=part.x)
+        move = self._move(gradient)
+        with torch.set_grad_enabled(terms.wanted):
+            behind = part.losses
+            if self.order == 2:
+                behind = self._at(-move)
+                terms.settle(behind, -rise)
+            ahead = self._at(move)
+        terms.leave(ahead, rise)
+        return gradient, (ahead.detach() - behind.detach()) / (self.h * self.order)
+
+    def _norm(self, gradient: Tensor) -> Tensor:
+        return self._shrink(gradient) * self.geometry.dual_norm(gradient)
+
+    def _move(self, gradient: Tensor) -> Tensor:
+        _refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
+        return per_image(self.h, self.part.x) * self._shrink(gradient) * self.geometry.ascent(gradient)
+
+    def _shrink(self, gradient: Tensor) -> float:
+        return 1 / sqrt(gradient[0].numel()) if self.geometry.name == "linf" and self.scale == "paper" else 1.0
+
+    def _at(self, move: Tensor) -> Tensor:
+        x = self.part.x.detach()
+        return self.calls.repeat(self.part, (x + move).to(x.dtype))
 
 
 def _refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> None:
@@ -187,78 +257,3 @@ def _refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> 
             f"In {name} rounding is worth about {ROUNDING_TOLERANCE * safe / smallest:.0%} of a finite difference over "
             f"h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
         )
-
-
-def _form(
-    lam: float | None, eps: float | None, weight: float, squared: bool | None, scale: Scale | None
-) -> tuple[float, bool, Scale]:
-    """Strength, whether the norm is squared, and its scale."""
-    if (lam is None) == (eps is None):
-        raise ConfigError("Say how strong the penalty is by either lam=, as in the paper, or eps=, in threat units.")
-    if scale not in (None, "paper", "dual"):
-        raise ConfigError(f"scale is {scale!r}, but it is 'paper' or 'dual'.")
-    if lam is not None:
-        if weight != 1.0:
-            raise ConfigError("weight= multiplies eps=; with lam= change lam itself.")
-        return _not_negative("lam", lam), squared is not False, scale or "paper"
-    assert eps is not None
-    if squared or scale == "paper":
-        raise ConfigError("eps= penalises weight·eps·‖∇ℓ‖_*, unsquared and in the true dual norm: use lam= for others.")
-    return _not_negative("eps", eps) * _not_negative("weight", weight), False, "dual"
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not 0 <= value < float("inf"):
-        raise ConfigError(f"{name} is {value}, but the strength of a penalty is a number ≥ 0.")
-    return value
-
-
-def _check(
-    x: Tensor,
-    y: Tensor,
-    h: float | Tensor,
-    order: int,
-    method: str,
-    autocast: str,
-    lazy: int,
-    fraction: float,
-    step: int | None,
-) -> None:
-    if torch.is_inference_mode_enabled():
-        raise ConfigError("The penalty needs gradients, which torch.inference_mode() forbids: use torch.no_grad().")
-    if x.ndim < 2 or not x.is_floating_point():
-        raise ConfigError(f"x is a {x.dtype} tensor of shape {tuple(x.shape)}, but it is a batch of float images.")
-    if len(x) == 0 or len(y) != len(x):
-        raise ConfigError(f"There are {len(x)} images and {len(y)} labels, but one label an image is needed.")
-    if isinstance(h, Tensor):
-        if h.shape not in ((), (len(x),)):
-            raise ConfigError(
-                f"h has shape {tuple(h.shape)}, but it is one length for all {len(x)} images or one each."
-            )
-    elif not h > 0:
-        raise ConfigError(f"h is {h}, but the step of a finite difference is positive; the paper's is 0.01.")
-    for name, value, choices in (
-        ("order", order, (1, 2)),
-        ("method", method, ("fd", "double-backprop")),
-        ("autocast", autocast, ("off", "keep")),
-    ):
-        if value not in choices:
-            raise ConfigError(f"{name} is {value!r}, but it is one of {', '.join(map(repr, choices))}.")
-    if lazy < 1 or not 0 < fraction <= 1:
-        raise ConfigError(f"lazy is {lazy} and fraction {fraction}, but they need lazy ≥ 1 and 0 < fraction ≤ 1.")
-    if step is None and (lazy > 1 or fraction < 1):
-        raise ConfigError("lazy= and fraction= need step=, the number of this training step, to know whose turn it is.")
-
-
-def _leaves(loss: Tensor) -> list[Tensor]:
-    """The tensors that `loss.backward()` would give a gradient to."""
-    leaves, seen, ahead = [], set(), [loss.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
-        ahead.extend(parent for parent, _ in node.next_functions)
-    return leaves

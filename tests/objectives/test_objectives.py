@@ -1,6 +1,7 @@
 """What all objectives promise: what they leave behind, and that a step's draws do not depend on how it is cut up."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from inspect import signature
 
 import pytest
 import torch
@@ -140,6 +141,20 @@ def test_the_penalty_is_that_of_regularized_loss_with_ramps() -> None:
     assert_close(out.scalars["penalty"], expected.penalty)
     later = ramped(model, x, y, moment(epoch=9.0))
     assert_close(later.loss, regularized_loss(model, x, y, threat="linf", lam=2.0, h=0.3, order=2).loss)
+
+
+def test_every_option_of_the_penalty_is_one_of_the_objective() -> None:
+    """Whatever `regularized_loss` learns, recipes can say."""
+    options = signature(regularized_loss).parameters.keys() - {"model", "x", "y", "criterion", "step"}
+    assert options <= {field.name for field in fields(Gradient)}
+    model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images()
+    for graphs in (1, 2):
+        model.zero_grad()
+        Gradient(lam=1.0, h=0.5, graphs=graphs)(model, x, y, moment()).backward()
+        found = model[1].weight.grad
+        model.zero_grad()
+        regularized_loss(model, x, y, lam=1.0, h=0.5, graphs=graphs).loss.backward()
+        assert_close(found, model[1].weight.grad)
 
 
 def test_lazy_steps_report_what_they_did_not_measure_as_nan() -> None:

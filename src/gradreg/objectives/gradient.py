@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from gradreg.norms import ThreatName
 from gradreg.objectives.base import Moment, Outcome, require
 from gradreg.passes import AutocastMode, BatchNormMode
-from gradreg.penalty import Method, Scale, regularized_loss
+from gradreg.penalty import regularized_loss
+from gradreg.penalty_options import Method, Scale
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Gradient:
     autocast: AutocastMode = "off"
     lazy: int = 1
     fraction: float = 1.0
+    graphs: Literal[1, 2] = 1
     ramp_epochs: float = 0.0
     h_start: float | None = None
     h_ramp_epochs: float = 0.0
@@ -70,5 +72,6 @@ class Gradient:
         return h * (1 + self.h_jitter * jitter)
 
     def _options(self, step: int) -> dict[str, Any]:
-        names = ("threat", "lam", "eps", "weight", "squared", "scale", "order", "method", "bn", "autocast", "lazy")
-        return {name: getattr(self, name) for name in names} | {"fraction": self.fraction, "step": step}
+        forms = ("threat", "lam", "eps", "weight", "squared", "scale")
+        ways = ("order", "method", "bn", "autocast", "lazy", "fraction", "graphs")
+        return {name: getattr(self, name) for name in (*forms, *ways)} | {"step": step}
