@@ -10,6 +10,8 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from gradreg.bench import measure
+from gradreg.data import Batches, Images
+from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
 from gradreg.models import build
 from gradreg.objectives.adversarial import Adversarial
@@ -19,6 +21,8 @@ from gradreg.penalty import regularized_loss
 SHAPES = {"small": (1, 28, 28), "compact": (3, 32, 32), "resnext34_2x32": (3, 32, 32), "resnet50": (3, 224, 224)}
 LAZY = 4
 AT_STEPS = 7
+LOADING = "data loading"
+LOADED_IMAGES, LOADED_BYTES = 50_000, 2**30
 
 
 @dataclass(frozen=True)
@@ -28,30 +32,34 @@ class Cost:
     name: str
     seconds: float
     flops: float | None
-    """None for double backprop, whose second derivatives torch does not count."""
-    memory: float
+    """None for what torch does not count: second derivatives, compiled models, and moving bytes."""
+    memory: float | None
+    """None for data loading, which holds the whole set."""
 
 
-def training_costs(model_name: str, batch_size: int, rounds: int, activation: str | None = None) -> list[Cost]:
+def training_costs(
+    model_name: str, batch_size: int, rounds: int, activation: str | None = None, compiled: bool = False
+) -> list[Cost]:
     """Every kind of step, interleaved; a lazy step stands for the mean over a whole cycle."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = build(model_name, classes=10, **({"activation": activation} if activation else {}))
         x = torch.rand(batch_size, *SHAPES[model_name])
         y = torch.randint(0, 10, (batch_size,))
-    steps = _steps(model, x, y)
-    times = measure.seconds(steps, rounds)
-    work = {name: measure.flops(step) for name, step in steps.items() if name != "double backprop"}
+    steps = _steps(model, x, y) | (_compiled_steps(model, x, y) if compiled else {})
+    times = measure.seconds(steps | {LOADING: _loading(SHAPES[model_name], batch_size)}, rounds)
+    uncounted = ("double backprop", *(name for name in steps if name.endswith("compiled")))
+    work = {name: measure.flops(step) for name, step in steps.items() if name not in uncounted}
     peaks = {name: measure.peak_bytes(step) for name, step in steps.items()}
-    per_cycle = {name: LAZY if name.startswith("lazy") else 1 for name in steps}
+    per_cycle = {name: LAZY if name.startswith("lazy") else 1 for name in times}
     return [
         Cost(
             name,
             times[name] / times["plain"] / per_cycle[name],
             work[name] / work["plain"] / per_cycle[name] if name in work else None,
-            peaks[name] / peaks["plain"],
+            peaks[name] / peaks["plain"] if name in peaks else None,
         )
-        for name in steps
+        for name in times
     ]
 
 
@@ -62,30 +70,20 @@ def table(costs: list[Cost], title: str) -> Table:
     for heading in ("time", "FLOPs", "peak memory"):
         shown.add_column(heading, justify="right")
     for cost in costs:
-        values = (cost.seconds, cost.flops, cost.memory)
-        shown.add_row(cost.name, *("–" if value is None else f"{value:.2f}×" for value in values))
+        shown.add_row(cost.name, *map(_multiple, (cost.seconds, cost.flops, cost.memory)))
     return shown
 
 
+def _multiple(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}×" if value >= 0.1 else f"{value:.3f}×"
+
+
 def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
-    numbers = count()
-
-    # Gradients are zeroed in place: weights and their gradients belong to no step's memory.
-    def plain() -> None:
-        model.zero_grad(set_to_none=False)
-        cross_entropy(model(x), y).mean().backward()
-
-    def penalised(**options: Any) -> Callable[[], None]:
-        def run() -> None:
-            model.zero_grad(set_to_none=False)
-            regularized_loss(model, x, y, threat="l2", lam=0.1, step=next(numbers), **options).backward()
-
-        return run
-
     def lazy_cycle() -> None:
         for step in range(LAZY):
-            model.zero_grad(set_to_none=False)
-            regularized_loss(model, x, y, threat="l2", lam=0.1, lazy=LAZY, step=step).backward()
+            _penalised(model, x, y, lam=0.1, lazy=LAZY, step=step)()
 
     def adversarial() -> None:
         model.zero_grad(set_to_none=False)
@@ -93,12 +91,62 @@ def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
         Adversarial(steps=AT_STEPS)(model, x, y, moment).backward()
 
     return {
-        "plain": plain,
-        "penalty": penalised(),
+        "plain": _plain(model, x, y),
+        "penalty": _penalised(model, x, y, lam=0.1),
+        "penalty in threat units": _penalised(model, x, y, eps=0.1),
         f"lazy {LAZY}": lazy_cycle,
-        "fraction 1/4": penalised(fraction=0.25),
-        "fraction 1/4, frozen bn": penalised(fraction=0.25, bn="frozen"),
-        "central difference": penalised(order=2),
-        "double backprop": penalised(method="double-backprop"),
+        "fraction 1/4": _penalised(model, x, y, lam=0.1, fraction=0.25),
+        "fraction 1/4, frozen bn": _penalised(model, x, y, lam=0.1, fraction=0.25, bn="frozen"),
+        "central difference": _penalised(model, x, y, lam=0.1, order=2),
+        "double backprop": _penalised(model, x, y, lam=0.1, method="double-backprop"),
         f"adversarial training, {AT_STEPS} steps": adversarial,
     }
+
+
+def _compiled_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
+    """The same weights behind torch.compile, compiled here: what can go wrong goes wrong before anything is timed."""
+    faster: nn.Module = torch.compile(model)  # type: ignore[assignment]
+    steps: dict[str, measure.Step] = {
+        "plain, compiled": _plain(faster, x, y),
+        "penalty, compiled": _penalised(faster, x, y, lam=0.1),
+        "penalty in threat units, compiled": _penalised(faster, x, y, eps=0.1),
+    }
+    try:
+        for step in steps.values():
+            step()
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"torch.compile cannot compile this network here ({reason}): install a C++ compiler, or leave compiled out."
+        ) from error
+    return steps
+
+
+def _loading(shape: tuple[int, ...], batch_size: int) -> measure.Step:
+    """The next batch, cropped and flipped, of as many images as CIFAR-10 has (of large ones, a gigabyte)."""
+    size = min(LOADED_IMAGES, LOADED_BYTES // torch.Size(shape).numel())
+    source = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (size, *shape), dtype=torch.uint8, generator=source)
+    images = Images(pixels, torch.zeros(size, dtype=torch.int64), ("any",))
+    batches = Batches(images, batch_size, shuffle=True, augment=("crop", "flip"), drop_last=True)
+    endless = (batch for _ in count() for batch in batches)
+    return lambda: next(endless)
+
+
+# Gradients are zeroed in place: weights and their gradients belong to no step's memory.
+def _plain(model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], None]:
+    def run() -> None:
+        model.zero_grad(set_to_none=False)
+        cross_entropy(model(x), y).mean().backward()
+
+    return run
+
+
+def _penalised(model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> Callable[[], None]:
+    numbers = count()
+
+    def run() -> None:
+        model.zero_grad(set_to_none=False)
+        regularized_loss(model, x, y, threat="l2", **({"step": next(numbers)} | options)).backward()
+
+    return run

@@ -18,6 +18,8 @@ class BenchTraining:
     activation: str | None = None
     """relu, c2relu, gelu, silu or softplus; else the network's own."""
     threads: int = 1
+    compiled: bool = False
+    """Also time the network behind torch.compile: needs a C++ compiler and a minute or more."""
 
     def run(self) -> None:
         import torch
@@ -26,7 +28,7 @@ class BenchTraining:
         from gradreg.bench.training import table, training_costs
 
         torch.set_num_threads(self.threads)
-        costs = training_costs(self.model, self.batch_size, self.rounds, self.activation)
+        costs = training_costs(self.model, self.batch_size, self.rounds, self.activation, self.compiled)
         title = f"{self.model}, batch {self.batch_size}, {self.threads} thread(s), torch {torch.__version__}"
         Console().print(table(costs, title))
 
