@@ -35,7 +35,10 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
     # Copies: safetensors refuses tensors that share memory, as tied weights do.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with replacing(Path(path)) as temporary:
+        temporary.touch()
+        usual = temporary.stat().st_mode
         save_file(copies, temporary, metadata)
+        temporary.chmod(usual)  # safetensors makes files that only their owner can read
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
 
