@@ -1,0 +1,103 @@
+"""What `gradreg evaluate` does."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from gradreg.bounds.estimate import Method
+from gradreg.errors import ConfigError
+from gradreg.evaluation.options import threats_from
+from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.runner import evaluate
+from gradreg.evaluation.subject import SUFFIX, open_subject
+from gradreg.training import toml
+from gradreg.training.processes import joined, speaks
+
+# The exit status when something is wrong for certain, in the model's code or in gradreg.
+PROVEN_BUG = 3
+
+
+def carry_out(
+    model: str,
+    *,
+    data: str | None,
+    threat: str,
+    images: int,
+    attacks: str,
+    regularity: Method,
+    calibration_images: int,
+    smoothing: str,
+    samples: int,
+    seed: int,
+    out: Path | None,
+    device: str,
+    data_dir: Path | None,
+    batch_size: int,
+    architecture: str | None,
+    options: Sequence[str],
+    console: Console,
+) -> int:
+    """Evaluate, and return the exit status: 0, 3 if the diagnosis proves a bug, 130 after an interruption."""
+    folder = out or default_folder(model)
+    with joined(device) as processes:
+        opened = open_subject(
+            model,
+            data,
+            data_dir=data_dir,
+            device=processes.device,
+            architecture=architecture,
+            options=toml.override({}, options),
+        )
+        try:
+            found = evaluate(
+                opened.model,
+                opened.data,
+                threat=threats_from(threat),
+                images=images,
+                attacks=attacks.split(",") if "," in attacks else attacks,
+                regularity=regularity,
+                calibration_images=calibration_images,
+                smoothing=numbers(smoothing),
+                samples=samples,
+                seed=seed,
+                batch_size=batch_size,
+                subject=opened.subject,
+                folder=folder,
+                console=console,
+            )
+        except KeyboardInterrupt:
+            if speaks():
+                _say(console, f"Interrupted; the same command continues from {folder}.")
+            return 130
+    if speaks():
+        _say(console, f"The evaluation is in {folder}.")
+    return _status(found)
+
+
+def default_folder(model: str) -> Path:
+    """RUN/evaluation for a run (evaluation-last for its last weights), evaluations/NAME for anything else."""
+    path = Path(model)
+    if path.is_dir():
+        return path / "evaluation"
+    if model.endswith(SUFFIX) and (path.parent / "config.toml").is_file():
+        return path.parent / f"evaluation-{path.stem}"
+    name = path.stem if model.endswith(SUFFIX) else model
+    return Path("evaluations") / re.sub(r"[^\w.-]+", "-", name)
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers with commas between."""
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(f"{text!r} are no numbers with commas between, as in 0.25,0.5.") from None
+
+
+def _status(evaluation: Evaluation) -> int:
+    return PROVEN_BUG if evaluation.proven_wrong() else 0
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(sentence, highlight=False, soft_wrap=True, markup=False)

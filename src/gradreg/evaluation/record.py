@@ -1,0 +1,217 @@
+"""What an evaluation found: facts about the model, and one value an image for everything that was examined.
+
+The report reads nothing else. Tables and curves are computed from the per-image columns, never stored beside them, so
+that they cannot disagree.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.bounds.validity import Violations, violations
+from gradreg.diagnosis.flags import Flag
+from gradreg.norms import ThreatName
+
+# Radii at which robust error is quoted: those of the paper's tables and of the leaderboards.
+STANDARD_RADII: Mapping[ThreatName, tuple[float, ...]] = {
+    "linf": (2 / 255, 8 / 255),
+    "l2": (0.25, 0.5, 1.0),
+    "l1": (4.0, 12.0),
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model that was evaluated, and what its training cost if that is known."""
+
+    name: str
+    source: str
+    """What the user pointed at: a run directory, a weights file, a name."""
+    architecture: str
+    parameters: int
+    objective: str | None = None
+    """One of "undefended", "gradient", "adversarial", …, for a run of ours."""
+    recipe: Mapping[str, Any] | None = None
+    """The run's whole config."""
+    epochs: int | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Where the images came from."""
+
+    name: str
+    images: int
+    """How many it has; the evaluation looked at a random part of them."""
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the figures depend on besides the model and the images."""
+
+    seed: int
+    attacks: str
+    regularity: str
+    topk: int = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which code on which machine made it."""
+
+    gradreg: str
+    torch: str
+    commit: str
+    """Of gradreg's own checkout, with a plus sign where it was changed since; empty if it is installed otherwise."""
+    machine: str
+    created: str
+    """UTC, ISO 8601."""
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """The nearest adversarial image of each image, as `AttackResult` says it."""
+
+    distance: Tensor
+    winner: tuple[str, ...]
+    forwards: Tensor
+    backwards: Tensor
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Both bounds of each image, and the regularity that they were computed from."""
+
+    gradient_norm: Tensor
+    lipschitz_bound: Tensor
+    omega_bound: Tensor
+    method: str
+    lipschitz: float
+    """L; averaged over images where each has its own."""
+    eps: tuple[float, ...]
+    omega: tuple[float, ...]
+    """ω at `eps`."""
+    calibration_images: int
+    flags: tuple[str, ...]
+    seconds: float
+
+    def omega_at(self, eps: float) -> float:
+        """ω(ε) at the next radius of the grid; NaN beyond its end."""
+        return next((omega for radius, omega in zip(self.eps, self.omega, strict=True) if radius >= eps), float("nan"))
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """A few images with the adversarial ones found for them; `rows` are their positions in the evaluation."""
+
+    rows: tuple[int, ...]
+    clean: Tensor
+    adversarial: Tensor
+    prediction: tuple[int, ...]
+    """What the model takes the adversarial image for."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All that was found out about one threat."""
+
+    threat: ThreatName
+    attacked: Attacked
+    bounded: Bounded | None
+    """None where the bounds were refused; `refusal` says why."""
+    refusal: str
+    flags: tuple[Flag, ...]
+    gallery: Gallery | None = None
+
+    def omega_validity(self) -> Violations | None:
+        """How the ω-bound fared against the attacks."""
+        return violations(self.bounded.omega_bound, self.attacked.distance) if self.bounded else None
+
+    def lipschitz_validity(self) -> Violations | None:
+        """How the L-bound fared against the attacks."""
+        return violations(self.bounded.lipschitz_bound, self.attacked.distance) if self.bounded else None
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Certificates of the smoothed classifier, l2, one an image."""
+
+    sigma: float
+    alpha: float
+    n: int
+    radii: tuple[float, ...]
+    prediction: Tensor
+    radius: Tensor
+    samples: Tensor
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model examined on a selection of test images; `save` and `load` are in `gradreg.evaluation.files`."""
+
+    subject: Subject
+    data: TestSet
+    settings: Settings
+    origin: Origin
+    index: Tensor
+    """Positions of the images in the test set."""
+    label: Tensor
+    prediction: Tensor
+    margin: Tensor
+    """Of softmax probabilities: the largest of the other classes less the true one's; negative is correct."""
+    threats: Mapping[str, Examined]
+    smoothing: tuple[Smoothed, ...] = ()
+    clean: tuple[int, int] | None = None
+    """Errors and images of the whole test set, if it was run through."""
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def wrong(self) -> Tensor:
+        """Images that are misclassified as they are."""
+        return self.prediction != self.label
+
+    def certified(self, smoothed: Smoothed, radius: float) -> Tensor:
+        """Images that the smoothed classifier gets right with a certificate of at least that radius."""
+        return (smoothed.prediction == self.label) & (smoothed.radius >= radius)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the files of `gradreg.evaluation.files`."""
+        from gradreg.evaluation.files import save
+
+        save(self, folder)
+
+    def proven_wrong(self) -> bool:
+        """Whether any threat carries an error that no model can explain: a bug in gradreg or in the model's code."""
+        from gradreg.diagnosis import is_proven_bug
+
+        return any(is_proven_bug(list(examined.flags)) for examined in self.threats.values())
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of n images and its 95 % Clopper-Pearson interval, for the choice of images."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+def error_share(fails: Tensor) -> Share:
+    """The share of images that fail, with its interval."""
+    from gradreg.smoothing.intervals import clopper_pearson
+
+    hits, n = int(torch.count_nonzero(fails)), len(fails)
+    return Share(hits / n, *clopper_pearson(hits, n), n)

@@ -1,0 +1,70 @@
+"""The figures that a person looks for first, computed from the columns of an evaluation."""
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from gradreg.bounds.validity import Violations
+from gradreg.evaluation.record import STANDARD_RADII, Attacked, Evaluation, Examined, Share, Smoothed, error_share
+
+
+def summary(evaluation: Evaluation) -> dict[str, Any]:
+    """Clean and robust error with 95 % intervals, distances, how the bounds fared, certified accuracy."""
+    found: dict[str, Any] = {"images": len(evaluation), "clean_error": shares(evaluation.wrong)}
+    if evaluation.clean is not None:
+        errors, images = evaluation.clean
+        found["clean_error_of_the_whole_test_set"] = errors / images
+    found["threats"] = {name: _threat(examined) for name, examined in evaluation.threats.items()}
+    found["certified_accuracy"] = {
+        f"sigma {smoothed.sigma:g}": _certified(evaluation, smoothed) for smoothed in evaluation.smoothing
+    }
+    return found
+
+
+def robust_error(attacked: Attacked, radius: float) -> Share:
+    """The share of images with an adversarial image within that radius, the misclassified ones included."""
+    return error_share(attacked.distance <= radius)
+
+
+def mean_distance(attacked: Attacked) -> float:
+    """Over the images that could be broken, the misclassified ones counting 0; NaN if none could."""
+    found = attacked.distance[attacked.distance.isfinite()].double()
+    return float(found.mean()) if len(found) else math.nan
+
+
+def shares(fails: Tensor) -> dict[str, Any]:
+    """A share and its interval, for JSON."""
+    return vars(error_share(fails))
+
+
+def _threat(examined: Examined) -> dict[str, Any]:
+    attacked = examined.attacked
+    worst = [flag.severity for flag in examined.flags]
+    found: dict[str, Any] = {
+        "robust_error": {f"{radius:.6g}": vars(robust_error(attacked, radius)) for radius in _radii(examined)},
+        "mean_distance": _finite(mean_distance(attacked)),
+        "unbroken": int((~attacked.distance.isfinite()).sum()),
+        "warnings": worst.count("warning"),
+        "errors": worst.count("error"),
+    }
+    for name, validity in (("l_bound", examined.lipschitz_validity()), ("omega_bound", examined.omega_validity())):
+        if validity is not None:
+            found[name] = _fared(validity)
+    return found
+
+
+def _fared(validity: Violations) -> dict[str, Any]:
+    return {"violation_rate": _finite(validity.rate), "tightness": _finite(validity.tightness), "n": validity.n}
+
+
+def _certified(evaluation: Evaluation, smoothed: Smoothed) -> dict[str, Any]:
+    return {f"{radius:g}": shares(evaluation.certified(smoothed, radius)) for radius in smoothed.radii}
+
+
+def _radii(examined: Examined) -> tuple[float, ...]:
+    return STANDARD_RADII[examined.threat]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

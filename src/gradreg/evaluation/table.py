@@ -1,0 +1,114 @@
+"""The per-image columns of an evaluation as CSV: one row an image, numbers to the last bit."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.evaluation.codec import Tensors
+
+Column = Tensor | tuple[str, ...] | None
+"""Numbers, words, or nothing where an examination was refused."""
+
+BOUNDS = ("gradient_norm", "lipschitz_bound", "omega_bound")
+_ATTACKED = ("distance", "winner", "forwards", "backwards")
+_SMOOTHED = ("prediction", "radius", "samples")
+_WORDS = "text"
+_NOTHING = "none"
+
+
+def take_columns(plain: dict[str, Any], tensors: Tensors) -> dict[str, Column]:
+    """The columns by name, in order; the words among them are taken out of `plain`."""
+    columns: dict[str, Column] = {}
+    for name, path in _paths(plain):
+        if path.endswith(".winner"):
+            columns[name] = tuple(_parent(plain, path).pop("winner"))
+        else:
+            columns[name] = tensors.get(path)
+    return columns
+
+
+def put_columns(plain: dict[str, Any], columns: Mapping[str, Column]) -> Tensors:
+    """The tensors by path; words are put back into `plain`."""
+    tensors: Tensors = {}
+    for name, path in _paths(plain):
+        column = columns[name]
+        if isinstance(column, Tensor):
+            tensors[path] = column
+        elif column is not None:
+            _parent(plain, path)["winner"] = list(column)
+    return tensors
+
+
+def types(columns: Mapping[str, Column]) -> dict[str, str]:
+    """What each column holds: float32, int64, …, text or none."""
+    return {name: _type(column) for name, column in columns.items()}
+
+
+def dumps(columns: Mapping[str, Column]) -> str:
+    """The table as text, with a line of names."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    rows = len(next(column for column in columns.values() if column is not None))
+    writer.writerows(zip(*(_cells(column, rows) for column in columns.values()), strict=True))
+    return file.getvalue()
+
+
+def loads(text: str, described: Mapping[str, str], rows: int) -> dict[str, Column]:
+    """The columns that `dumps` wrote, of these types."""
+    lines = csv.reader(io.StringIO(text, newline=""))
+    names, cells = next(lines), list(lines)
+    if names != list(described) or len(cells) != rows:
+        raise ValueError(
+            f"a table of {len(cells)} rows and {len(names)} columns where {rows} and {len(described)} were"
+        )
+    by_column = list(zip(*cells, strict=True))
+    return {name: _column(by_column[at], kind) for at, (name, kind) in enumerate(described.items())}
+
+
+def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every column's name, and its path in the record."""
+    for name in ("index", "label", "prediction", "margin"):
+        yield name, name
+    for threat in plain["threats"]:
+        for field in _ATTACKED:
+            yield f"{threat}.{field}", f"threats.{threat}.attacked.{field}"
+        for field in BOUNDS:
+            yield f"{threat}.{field}", f"threats.{threat}.bounded.{field}"
+    for row, smoothed in enumerate(plain["smoothing"]):
+        for field in _SMOOTHED:
+            yield f"smoothing[{smoothed['sigma']:g}].{field}", f"smoothing.{row}.{field}"
+
+
+def _parent(plain: Mapping[str, Any], path: str) -> dict[str, Any]:
+    _, threat, part, _ = path.split(".")
+    found: dict[str, Any] = plain["threats"][threat][part]
+    return found
+
+
+def _type(column: Column) -> str:
+    if column is None:
+        return _NOTHING
+    return str(column.dtype).removeprefix("torch.") if isinstance(column, Tensor) else _WORDS
+
+
+def _cells(column: Column, rows: int) -> Sequence[str]:
+    if column is None:
+        return ("",) * rows
+    # repr of a number is the shortest text that gives the same double, which every float32 is too.
+    return [repr(value) for value in column.tolist()] if isinstance(column, Tensor) else column
+
+
+def _column(cells: Sequence[str], kind: str) -> Column:
+    if kind == _NOTHING:
+        return None
+    if kind == _WORDS:
+        return tuple(cells)
+    dtype: torch.dtype = getattr(torch, kind)
+    if dtype.is_floating_point:
+        return torch.tensor([float(cell) for cell in cells], dtype=torch.float64).to(dtype)
+    return torch.tensor([int(cell) for cell in cells], dtype=dtype)

@@ -1,0 +1,72 @@
+"""What a person sees of an evaluation: a bar with an ETA for the stage at work, a line for each that is finished."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gradreg.diagnosis.flags import Flag
+from gradreg.evaluation.record import STANDARD_RADII, Attacked, Bounded, Smoothed
+from gradreg.evaluation.summary import mean_distance, robust_error
+from gradreg.norms import ThreatName
+
+Report = Callable[[int, int], None]
+
+
+class Teller:
+    """Speaks to the console; without one, to nobody."""
+
+    def __init__(self, console: Console | None) -> None:
+        self.console = console
+
+    def say(self, sentence: str) -> None:
+        """A line."""
+        if self.console is not None:
+            self.console.print(sentence, highlight=False, soft_wrap=True, markup=False)
+
+    @contextmanager
+    def bar(self, stage: str) -> Iterator[Report]:
+        """A callback to be called with how much is done and of how much; a bar on terminals."""
+        if self.console is None or not self.console.is_terminal:
+            yield lambda done, total: None
+            return
+        columns = TextColumn(stage), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task("", total=None)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+
+    def attacked(self, threat: ThreatName, attacked: Attacked) -> None:
+        """Attacks on a threat are finished."""
+        radius = STANDARD_RADII[threat][min(1, len(STANDARD_RADII[threat]) - 1)]
+        share = robust_error(attacked, radius)
+        self.say(
+            f"attacks {threat}: mean distance {mean_distance(attacked):.3g}, robust error at {radius:.3g}: "
+            f"{100 * share.value:.1f} % (n = {share.n}), {attacked.seconds:.0f} s"
+        )
+
+    def bounded(self, threat: ThreatName, bounded: Bounded | None, refusal: str) -> None:
+        """Bounds for a threat are finished, or were refused."""
+        if bounded is None:
+            self.say(f"bounds {threat}: none. {refusal}")
+            return
+        self.say(
+            f"bounds {threat}: mean L-bound {float(bounded.lipschitz_bound.mean()):.3g}, mean ω-bound "
+            f"{float(bounded.omega_bound.mean()):.3g} ({bounded.method}, {bounded.calibration_images} images), "
+            f"{bounded.seconds:.0f} s"
+        )
+
+    def diagnosed(self, threat: ThreatName, flags: Sequence[Flag]) -> None:
+        """The diagnosis is finished: how many tests, and what those found that were not passed."""
+        failed = [flag for flag in flags if flag.severity != "info"]
+        self.say(f"diagnosis {threat}: {len(flags)} tests, {len(failed)} with a finding")
+        for flag in failed:
+            self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
+
+    def smoothed(self, smoothed: Smoothed, right: float) -> None:
+        """Certificates for one σ are finished."""
+        mean = float(smoothed.samples.double().mean())
+        self.say(
+            f"smoothing σ = {smoothed.sigma:g}: {100 * right:.1f} % certified at {smoothed.radii[0]:g} "
+            f"(n = {len(smoothed.radius)}), {mean:.0f} samples an image, {smoothed.seconds:.0f} s"
+        )
