@@ -17,15 +17,22 @@ if TYPE_CHECKING:
     from gradreg.bounds import estimate_regularity as estimate_regularity
     from gradreg.bounds import violations as violations
     from gradreg.classifier import Classifier as Classifier
+    from gradreg.diagnosis import Flag as Flag
+    from gradreg.diagnosis import Verdict as Verdict
+    from gradreg.diagnosis import diagnose as diagnose
+    from gradreg.diagnosis import verdict as verdict
     from gradreg.errors import ConfigError as ConfigError
     from gradreg.errors import DataError as DataError
     from gradreg.errors import GradregError as GradregError
     from gradreg.errors import ModelError as ModelError
     from gradreg.errors import PrecisionError as PrecisionError
+    from gradreg.evaluation import Evaluation as Evaluation
+    from gradreg.evaluation import evaluate as evaluate
     from gradreg.models import build as build
     from gradreg.norms import threat as threat
     from gradreg.penalty import RegularizedLoss as RegularizedLoss
     from gradreg.penalty import regularized_loss as regularized_loss
+    from gradreg.report import report as report
     from gradreg.smoothing import Certificates as Certificates
     from gradreg.smoothing import certify as certify
     from gradreg.training import fit as fit
@@ -37,14 +44,29 @@ _PUBLIC = {
     "gradreg.attacks": "AttackResult Pool attack",
     "gradreg.bounds": "BoundsError Regularity bounds clever estimate_regularity violations",
     "gradreg.classifier": "Classifier",
+    "gradreg.diagnosis": "Flag Verdict diagnose verdict",
     "gradreg.errors": "ConfigError DataError GradregError ModelError PrecisionError",
+    "gradreg.evaluation": "Evaluation evaluate",
     "gradreg.models": "build",
     "gradreg.norms": "threat",
     "gradreg.penalty": "RegularizedLoss regularized_loss",
+    "gradreg.report": "report",
     "gradreg.smoothing": "Certificates certify",
     "gradreg.training": "fit load",
 }
-_ROOMS = ("attacks", "data", "losses", "models", "norms", "objectives", "recipes", "smoothing", "training")
+_ROOMS = (
+    "attacks",
+    "data",
+    "diagnosis",
+    "evaluation",
+    "losses",
+    "models",
+    "norms",
+    "objectives",
+    "recipes",
+    "smoothing",
+    "training",
+)
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = sorted(_HOME)
 

@@ -8,6 +8,7 @@ from tyro.conf import subcommand
 
 from gradreg.cli.bench import Bench
 from gradreg.cli.demo import Demo
+from gradreg.cli.examination import Diagnose, Evaluate, Report
 from gradreg.cli.training import Data, Models, Recipes, Train
 from gradreg.errors import GradregError
 
@@ -17,6 +18,9 @@ Command = (
     | Annotated[Data, subcommand("data")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Recipes, subcommand("recipes")]
+    | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Diagnose, subcommand("diagnose")]
+    | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
 )
 

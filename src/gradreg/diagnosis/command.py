@@ -1,8 +1,10 @@
 """What `gradreg diagnose` does: the flags as a table, the verdict, and an exit status for scripts."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -19,6 +21,41 @@ from gradreg.storage import replacing
 # 2 is a user's mistake, as for every command.
 NO_SIGN, RAISED, PROVEN_BUG = 0, 1, 3
 _MARK: dict[Severity, str] = {"info": "", "warning": "[yellow]warning[/yellow]", "error": "[red]error[/red]"}
+
+
+def diagnose_named(
+    model: str,
+    *,
+    data: str | None,
+    images: int,
+    seed: int,
+    device: str,
+    data_dir: Path | None,
+    architecture: str | None,
+    options: Sequence[str],
+    console: Console,
+    **rest: Any,
+) -> int:
+    """The same for a model and data by name, as `gradreg evaluate` takes them, on the test images that it would."""
+    from gradreg.evaluation.material import select
+    from gradreg.evaluation.subject import open_subject
+    from gradreg.training import toml
+    from gradreg.training.processes import joined
+
+    with joined(device) as processes:
+        opened = open_subject(
+            model,
+            data,
+            data_dir=data_dir,
+            device=processes.device,
+            architecture=architecture,
+            options=toml.override({}, options),
+        )
+        test = opened.data.test
+        index = select(len(test), images, seed)
+        x, y = test.floats(index).to(processes.device), test.labels[index].to(processes.device)
+        name = opened.subject.name
+        return carry_out(opened.model, x, y, console=console, name=name, images=images, seed=seed, **rest)
 
 
 def carry_out(
@@ -47,7 +84,7 @@ def carry_out(
 
         flags = diagnose(model, x, y, threat=threat, eps=eps, topk=topk, seed=seed, images=images, progress=progress)
     result = verdict(flags)
-    console.print(flag_table(flags, f"{name}, {threat}, the first {min(images, len(x))} images"))
+    console.print(flag_table(flags, f"{name}, {threat}, {min(images, len(x))} images"))
     _advise(flags, console)
     console.print(f"{result.word}. {result.reason}", highlight=False, soft_wrap=True, markup=False)
     if output is not None:
