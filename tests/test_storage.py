@@ -32,6 +32,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_file_is_as_readable_as_others_are(tmp_path: Path) -> None:
     """So that a run can be shared: safetensors itself would keep it from everybody else."""
-    write(tmp_path / "mine", "thing", {"a": torch.zeros(2)}, {})
+    storage.write(tmp_path / "mine", "thing", {"a": torch.zeros(2)}, {})
     (tmp_path / "usual").touch()
     assert (tmp_path / "mine").stat().st_mode == (tmp_path / "usual").stat().st_mode
