@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gradreg.errors import PrecisionError as PrecisionError
     from gradreg.evaluation import Evaluation as Evaluation
     from gradreg.evaluation import evaluate as evaluate
+    from gradreg.inspection import Inspection as Inspection
+    from gradreg.inspection import inspect_image as inspect_image
     from gradreg.models import build as build
     from gradreg.norms import threat as threat
     from gradreg.penalty import RegularizedLoss as RegularizedLoss
@@ -47,6 +49,7 @@ _PUBLIC = {
     "gradreg.diagnosis": "Flag Verdict diagnose verdict",
     "gradreg.errors": "ConfigError DataError GradregError ModelError PrecisionError",
     "gradreg.evaluation": "Evaluation evaluate",
+    "gradreg.inspection": "Inspection inspect_image",
     "gradreg.models": "build",
     "gradreg.norms": "threat",
     "gradreg.penalty": "RegularizedLoss regularized_loss",

@@ -8,7 +8,7 @@ from tyro.conf import subcommand
 
 from gradreg.cli.bench import Bench
 from gradreg.cli.demo import Demo
-from gradreg.cli.examination import Diagnose, Evaluate, Report
+from gradreg.cli.examination import Diagnose, Evaluate, Inspect, Report
 from gradreg.cli.training import Data, Models, Recipes, Train
 from gradreg.errors import GradregError
 
@@ -20,6 +20,7 @@ Command = (
     | Annotated[Recipes, subcommand("recipes")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Diagnose, subcommand("diagnose")]
+    | Annotated[Inspect, subcommand("inspect")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Bench, subcommand("bench")]
 )

@@ -35,7 +35,7 @@ class BenchTraining:
 
 @dataclass(frozen=True)
 class BenchCertify:
-    """How well bounds hold, how few samples certificates need, and what both cost (25 minutes on one core)."""
+    """How well bounds hold, how few samples certificates need, and what both cost (about an hour on a core)."""
 
     images: int = 200
     """Test images whose bounds are compared with attacks."""
@@ -47,14 +47,29 @@ class BenchCertify:
     """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
     json: Path | None = None
     """A file to write all figures to."""
+    data: str = "mnist5k"
+    """The data set of the runs; without runs it is mnist5k."""
+    undefended: Path | None = None
+    """A run directory of `gradreg train`; without runs the digits' networks are trained here."""
+    regularised: Path | None = None
+    work: Path | None = None
+    """A folder that keeps every finished measurement: repeated, the command goes on where it stopped."""
 
     def run(self) -> None:
         from rich.console import Console
 
         from gradreg.bench.certify_command import Options, bench_certify
 
-        options = Options(self.images, self.smoothing_images, self.epochs, self.seed)
-        bench_certify(options, self.data_dir, self.json, Console())
+        options = Options(
+            self.images,
+            self.smoothing_images,
+            self.epochs,
+            self.seed,
+            data=self.data,
+            undefended=self.undefended,
+            regularised=self.regularised,
+        )
+        bench_certify(options, self.data_dir, self.json, Console(), self.work)
 
 
 @dataclass(frozen=True)

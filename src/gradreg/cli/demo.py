@@ -10,7 +10,7 @@ class Demo:
 
     out: Path = Path("runs/demo")
     """Where its runs, evaluations and report.html go; started again there, it goes on where it was."""
-    images: int = 100
+    images: int = 64
     """Test images to evaluate on."""
     epochs: int = 5
     """Of each training: equal, so that costs compare."""

@@ -116,6 +116,63 @@ class Diagnose:
 
 
 @dataclass(frozen=True)
+class Inspect:
+    """Look at one image: its nearest adversarial image by each attack, its bounds and its certificate, as PNG."""
+
+    image: tyro.conf.Positional[str]
+    """The path of an image of the model's input size, or a position in the test set."""
+    model: str
+    """As for `gradreg evaluate`."""
+    data: str | None = None
+    """The data set whose classes the model knows; a run knows its own."""
+    threat: Literal["l1", "l2", "linf"] = "l2"
+    attacks: str | None = None
+    """Names with commas between; else every attack on the threat."""
+    label: str | None = None
+    """The true class, by name or number; else the test set's, or for a file the model's own answer."""
+    sigma: float = 0.25
+    """Noise of the smoothed classifier that is certified."""
+    samples: int = 10_000
+    """Noisy images for the certificate, at most."""
+    regularity: Path | None = None
+    """A saved Regularity for the bounds; else one is estimated around the image."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("inspection.png")
+    seed: int = 0
+    architecture: str | None = None
+    """The network that a weights file is for: any name that `gradreg.build` knows."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An option of that network, as in --set activation=gelu."""
+    device: str = "auto"
+    data_dir: Path | None = None
+    """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from gradreg.inspection.command import inspect_named
+
+        status = inspect_named(
+            self.image,
+            self.model,
+            data=self.data,
+            label=self.label,
+            threat=self.threat,
+            attacks=None if self.attacks is None else self.attacks.replace(" ", "").split(","),
+            sigma=self.sigma,
+            n=self.samples,
+            regularity=self.regularity,
+            output=self.output,
+            seed=self.seed,
+            device=self.device,
+            data_dir=self.data_dir,
+            architecture=self.architecture,
+            options=self.set,
+            console=Console(),
+        )
+        sys.exit(status)
+
+
+@dataclass(frozen=True)
 class Report:
     """Put evaluations side by side: one HTML page, or tables as Markdown, LaTeX, CSV or JSON, and figures."""
 

@@ -38,22 +38,12 @@ def diagnose_named(
 ) -> int:
     """The same for a model and data by name, as `gradreg evaluate` takes them, on the test images that it would."""
     from gradreg.evaluation.material import select
-    from gradreg.evaluation.subject import open_subject
-    from gradreg.training import toml
-    from gradreg.training.processes import joined
+    from gradreg.evaluation.subject import opened_on
 
-    with joined(device) as processes:
-        opened = open_subject(
-            model,
-            data,
-            data_dir=data_dir,
-            device=processes.device,
-            architecture=architecture,
-            options=toml.override({}, options),
-        )
+    with opened_on(device, model, data, data_dir, architecture, options) as (opened, place):
         test = opened.data.test
         index = select(len(test), images, seed)
-        x, y = test.floats(index).to(processes.device), test.labels[index].to(processes.device)
+        x, y = test.floats(index).to(place), test.labels[index].to(place)
         name = opened.subject.name
         return carry_out(opened.model, x, y, console=console, name=name, images=images, seed=seed, **rest)
 

@@ -1,6 +1,7 @@
 """What `gradreg evaluate` is pointed at: a run directory, a weights file, `timm:NAME` or `package.module:function`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from gradreg.evaluation.network import check_fits, parameters
 from gradreg.evaluation.record import Subject
 from gradreg.models import build
 from gradreg.models.registry import LIBRARIES, MODELS
-from gradreg.training import Config, load, tables
+from gradreg.training import Config, load, tables, toml
 from gradreg.training.directory import RunDirectory
 from gradreg.training.fitting import complete
+from gradreg.training.processes import joined
 from gradreg.training.sources import Shape
 
 SUFFIX = ".safetensors"
@@ -62,6 +64,25 @@ def open_subject(
     example = opened.data.test.floats([0]).to(device)
     check_fits(opened.model, example, opened.data.name, len(opened.data.classes))
     return opened
+
+
+@contextmanager
+def opened_on(
+    device: str,
+    model: str,
+    data: str | None,
+    data_dir: Path | None,
+    architecture: str | None,
+    options: Sequence[str],
+) -> Iterator[tuple[Opened, torch.device]]:
+    """The same as a command line names it, "auto" being the best device there is; `options` as in activation=gelu."""
+    with joined(device) as processes:
+        table = toml.override({}, options)
+        place = processes.device
+        yield (
+            open_subject(model, data, data_dir=data_dir, device=place, architecture=architecture, options=table),
+            place,
+        )
 
 
 def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any) -> Opened:

@@ -1,0 +1,170 @@
+"""How an inspection is drawn, with matplotlib's objects and none of its global state, and told in words."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gradreg.inspection.image import Inspection, Nearest
+from gradreg.norms import ThreatName
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Inches.
+_WIDTH, _ROW, _HEADER, _TEXT_LINE = 7.6, 1.62, 0.46, 0.185
+_EMPIRICAL, _HEURISTIC, _PROBABILISTIC = "#333333", "#b04a00", "#00618f"
+
+
+def sign(threat: ThreatName) -> str:
+    """The norm as it is written."""
+    return "l∞" if threat == "linf" else threat
+
+
+def summary(inspection: Inspection) -> tuple[str, str, str]:
+    """What attacks found, what bounds promise and what is certified: three kinds of statements, a sentence each."""
+    return _empirical(inspection), _heuristic(inspection), _probabilistic(inspection)
+
+
+def _empirical(found: Inspection) -> str:
+    norm = sign(found.threat)
+    if found.nearest == 0:
+        return f"Found: nothing to look for, since the image is taken for {found.classes[found.prediction]} as it is."
+    if found.nearest == math.inf:
+        return f"Found: no adversarial image by {len(found.found)} attacks, which proves nothing."
+    best = found.ranked[0]
+    return f"Found: an adversarial image at {norm} {best.distance:.4g}, by {best.attack}."
+
+
+def _heuristic(found: Inspection) -> str:
+    if found.bound is None:
+        return f"Heuristic bounds: none. {found.refusal}"
+    reached = ", the end of its grid" if bool(found.bound.censored) else ""
+    return (
+        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than {sign(found.threat)} "
+        f"{float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
+    )
+
+
+def _probabilistic(found: Inspection) -> str:
+    given = found.certificate
+    about = f"σ = {given.settings.sigma:g}, wrong with probability {given.settings.alpha:g} at most"
+    answer = int(given.prediction)
+    if answer < 0:
+        return f"Certificate of the smoothed classifier ({about}): it abstains."
+    radius = f"{found.classes[answer]} within l2 {float(given.radius):.4g}"
+    return f"Certificate of the smoothed classifier ({about}): {radius}."
+
+
+def figure(inspection: Inspection) -> "Figure":
+    """A header with the three statements, then a row for each attack: clean, adversarial, difference and figures."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines = _header(inspection)
+    header = _HEADER + _TEXT_LINE * len(lines)
+    height = header + _ROW * len(inspection.found)
+    drawn = Figure(figsize=(_WIDTH, height), facecolor="white")
+    FigureCanvasAgg(drawn)
+    for number, (text, colour, weight) in enumerate(lines):
+        y = 1 - (0.16 + _TEXT_LINE * number) / height
+        drawn.text(0.025, y, text, color=colour, fontsize=8.5, fontweight=weight, va="top", parse_math=False)
+    grid = drawn.add_gridspec(
+        len(inspection.found),
+        4,
+        left=0.025,
+        right=0.985,
+        top=1 - header / height,
+        bottom=0.1 / height,
+        width_ratios=(1, 1, 1, 1.55),
+        hspace=0.1,
+        wspace=0.06,
+    )
+    for row, one in enumerate(inspection.ranked):
+        panels = [drawn.add_subplot(grid[row, column]) for column in range(4)]
+        _draw_row(panels, inspection, one)
+        if row == 0:
+            titles = ("clean", "adversarial", "difference, magnified")
+            for axes, title in zip(panels, titles, strict=False):
+                axes.set_title(title, fontsize=8.5, pad=4)
+    return drawn
+
+
+def _header(found: Inspection) -> list[tuple[str, str, str]]:
+    from textwrap import wrap
+
+    names = found.classes
+    agreed = "and classified so" if found.label == found.prediction else f"but classified {names[found.prediction]}"
+    slope = f"gradient norm {found.grad_norm:.3g}"
+    margin = f"{found.margin:.3f}".replace("-", "−")
+    about = f"Labelled {names[found.label]} {agreed}; probability margin {margin}, {slope}."
+    colours = (_EMPIRICAL, _HEURISTIC, _PROBABILISTIC)
+    lines = [(about, "black", "bold")]
+    for text, colour in zip(summary(found), colours, strict=True):
+        lines += [(part, colour, "normal") for part in wrap(text, 118, subsequent_indent="    ")]
+    return lines
+
+
+def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> None:
+    clean, words = panels[0], panels[3]
+    _show(clean, inspection.image)
+    broken = 0 < one.distance < math.inf
+    name = inspection.classes[one.prediction]
+    if broken:
+        factor = magnification(one.adversarial - inspection.image)
+        _show(panels[1], one.adversarial)
+        _show_difference(panels[2], factor * (one.adversarial - inspection.image))
+        panels[2].text(
+            0.03, 0.04, f"×{factor:g}", transform=panels[2].transAxes, fontsize=8, color="black",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
+        )  # fmt: skip
+        said = f"{sign(inspection.threat)} {one.distance:.4g}\ntaken for {name}"
+    else:
+        said = f"taken for {name}\nas it is" if one.distance == 0 else "no adversarial image\nfound"
+        for axes in panels[1:3]:
+            axes.set_axis_off()
+    words.set_axis_off()
+    words.text(0.04, 0.94, one.attack, fontsize=10, fontweight="bold", va="top", parse_math=False)
+    words.text(0.04, 0.74, said, fontsize=9, va="top", linespacing=1.35, parse_math=False)
+    cost = f"{one.forwards:,} forwards, {one.backwards:,} backwards"
+    words.text(0.04, 0.32, cost, fontsize=7.5, va="top", color="#666666")
+
+
+def magnification(difference: Tensor) -> float:
+    """The largest of 1, 2, 5, 10, … with which no pixel's change exceeds 1; less than 1 never."""
+    largest = float(difference.abs().max())
+    if largest == 0:
+        return 1.0
+    exponent = math.floor(math.log10(1 / largest))
+    steps = [step * 10.0**exponent for step in (1, 2, 5)]
+    return max(1.0, *(step for step in steps if step * largest <= 1 + 1e-6))
+
+
+def _show(axes: "Axes", image: Tensor) -> None:
+    pixels, options = _pixels(image.clamp(0, 1))
+    axes.imshow(pixels, interpolation="nearest", **options)
+    _bare(axes)
+
+
+def _show_difference(axes: "Axes", difference: Tensor) -> None:
+    """Grey is no change; a single channel goes to blue where it was lowered and to red where it was raised."""
+    if difference.shape[0] == 1:
+        axes.imshow(difference[0].cpu().tolist(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
+    else:
+        axes.imshow(_pixels((0.5 + difference / 2).clamp(0, 1))[0], interpolation="nearest")
+    _bare(axes)
+
+
+def _pixels(image: Tensor) -> tuple[Any, dict[str, Any]]:
+    if image.shape[0] == 3:
+        return image.permute(1, 2, 0).to("cpu", torch.float32).numpy(), {}
+    return image.mean(0).to("cpu", torch.float32).numpy(), {"cmap": "gray", "vmin": 0, "vmax": 1}
+
+
+def _bare(axes: "Axes") -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.5)

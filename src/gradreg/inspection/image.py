@@ -1,0 +1,170 @@
+"""One image looked at closely: its nearest adversarial image by each attack, its bounds and its certificate."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gradreg.attacks import attack
+from gradreg.attacks.suite import ATTACKS
+from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regularity
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError, DataError
+from gradreg.losses import probability_margin
+from gradreg.norms import ThreatName
+from gradreg.norms import threat as named_threat
+from gradreg.passes import Model
+from gradreg.smoothing import Certificates, certify
+from gradreg.storage import replacing
+
+# ω is looked for this far beyond the nearest adversarial image, on as many radii; farther out no bound can hold.
+_BEYOND, _RADII = 1.25, 40
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """What one attack found; without an adversarial image its distance is inf and `adversarial` the image itself."""
+
+    attack: str
+    distance: float
+    adversarial: Tensor
+    prediction: int
+    forwards: int
+    backwards: int
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that is known of one image; distances, bounds and the gradient norm are about `threat`."""
+
+    image: Tensor
+    label: int
+    prediction: int
+    classes: tuple[str, ...]
+    threat: ThreatName
+    margin: float
+    """Of probabilities: the largest other class less the labelled one; negative: classified as labelled."""
+    grad_norm: float
+    """‖∇ℓ‖_* of that margin."""
+    found: tuple[Nearest, ...]
+    bound: Bound | None
+    """Heuristic; None where there is none to give, and `refusal` says why."""
+    refusal: str
+    certificate: Certificates
+    """Probabilistic, in l2 whatever the threat, and of the smoothed classifier."""
+
+    @property
+    def nearest(self) -> float:
+        """The smallest distance over all attacks."""
+        return self.ranked[0].distance
+
+    @property
+    def ranked(self) -> list[Nearest]:
+        """What the attacks found, the nearest first."""
+        return sorted(self.found, key=lambda one: one.distance)
+
+
+def inspect_image(
+    model: Model,
+    x: Tensor,
+    y: int | None = None,
+    *,
+    threat: ThreatName = "l2",
+    attacks: Sequence[str] | None = None,
+    sigma: float = 0.25,
+    n: int = 10_000,
+    regularity: Regularity | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Inspection:
+    """Examine one image, (channels, height, width) in [0, 1]; without `y` the model's own answer is the label.
+
+    `attacks` are names, None: all that know the threat; each is run by itself, and polished. The bounds rest on
+    `regularity`, None: on the "local" estimate around the image. The certificate takes at most `n` noisy images.
+    """
+    classifier, norm = Classifier.of(model), named_threat(threat)
+    if x.ndim != 3:
+        raise DataError(f"x has shape {tuple(x.shape)}, but it is one image, (channels, height, width).")
+    if regularity is not None and regularity.threat != norm.name:
+        raise ConfigError(
+            f"The regularity is for {regularity.threat}, but the threat is {norm.name}: estimate another."
+        )
+    known = [name for name, one in ATTACKS.items() if one.claims and norm.name in one.threats]
+    names = known if attacks is None else list(attacks)
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise ConfigError(f"There is no attack {', '.join(wrong)} on {norm.name}: there are {', '.join(known)}.")
+    image = x[None]
+    logits = classifier.check(image, torch.zeros(1, dtype=torch.int64, device=x.device))
+    prediction = int(logits.argmax())
+    label = torch.tensor([prediction if y is None else y], device=x.device)
+    classifier.check(image, label)
+    shown = tuple(classes) if classes is not None else tuple(map(str, range(logits.shape[1])))
+    if len(shown) != logits.shape[1]:
+        raise DataError(f"There are {len(shown)} names of classes, but the model has {logits.shape[1]}.")
+
+    value, gradient = classifier.loss_and_gradient(image, label, probability_margin)
+    found = []
+    for number, name in enumerate(names, 1):
+        found.append(_nearest(classifier, image, label, name, norm.name, seed))
+        if progress is not None:
+            progress(number, len(names))
+    reach = min(one.distance for one in found)
+    bound, refusal = _bound(classifier, image, label, norm.name, regularity, reach, seed)
+    return Inspection(
+        image=x,
+        label=int(label),
+        prediction=prediction,
+        classes=shown,
+        threat=norm.name,
+        margin=float(value),
+        grad_norm=float(norm.dual_norm(gradient)),
+        found=tuple(found),
+        bound=bound,
+        refusal=refusal,
+        certificate=certify(classifier, image, sigma=sigma, n=n, seed=seed),
+    )
+
+
+def _nearest(classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: ThreatName, seed: int) -> Nearest:
+    result = attack(classifier, image, label, threat=threat, attacks=[name], seed=seed)
+    with torch.no_grad():
+        prediction = int(classifier(result.adversarial).argmax())
+    counts = int(result.forwards), int(result.backwards)
+    return Nearest(name, float(result.distance), result.adversarial[0], prediction, *counts)
+
+
+def _bound(
+    classifier: Classifier,
+    image: Tensor,
+    label: Tensor,
+    threat: ThreatName,
+    regularity: Regularity | None,
+    reach: float,
+    seed: int,
+) -> tuple[Bound | None, str]:
+    if reach == 0:
+        return None, "The image is misclassified as it is, so there is nothing to bound."
+    try:
+        if regularity is None:
+            end = torch.linspace(0, _BEYOND * reach, _RADII + 1, dtype=torch.float64) if math.isfinite(reach) else None
+            eps = None if end is None else end[1:].tolist()
+            regularity = estimate_regularity(classifier, (image, label), threat, method="local", eps=eps, seed=seed)
+        return bounds(classifier, image, label, regularity), ""
+    except BoundsError as refused:
+        return None, str(refused)
+
+
+def draw(inspection: Inspection, path: str | Path) -> None:
+    """The inspection as a PNG file: a row for each attack under what is known of the image."""
+    from gradreg.inspection.figure import figure
+
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"{path} is to be a picture: give it a name that ends in .png.")
+    with replacing(path) as aside:
+        figure(inspection).savefig(aside, format="png", dpi=150)
