@@ -50,7 +50,7 @@ def test_the_modulus_of_a_quadratic_is_half_its_curvature_times_the_radius_squar
     """ω(ε) = Cε²/2 and the root is known; "local" finds it, and random directions stay far below it."""
     labels = torch.ones(60, dtype=torch.int64)
     local = estimate_regularity(
-        quadratic, (images, labels), method="local", eps=EPS, scores="logits", clip=False, steps=20, restarts=2
+        quadratic, (images, labels), method="local", eps=EPS, scores="logits", clip=False, steps=20, restarts=2, slack=0
     )
     exact = torch.tensor(EPS, dtype=torch.float64) ** 2
     assert_close(local.omega.mean(0), exact, rtol=0.03, atol=0)
@@ -78,7 +78,7 @@ def test_ascent_finds_more_than_random_directions_and_holds_where_they_fail(
     data = images, labels
     paper = estimate_regularity(relu_net, data, THREATS[threat], method="paper", eps=eps, block_size=3, fit="lmoments")
     ascent = estimate_regularity(relu_net, data, THREATS[threat], eps=eps, block_size=3)
-    local = estimate_regularity(relu_net, data, THREATS[threat], method="local", eps=eps)
+    local = estimate_regularity(relu_net, data, THREATS[threat], method="local", eps=eps, rivals=0, slack=0)
     assert bool((ascent.omega > paper.omega).all())
     # The suprema are at least what was found around any image.
     assert float(ascent.lipschitz) >= float(local.lipschitz.max())
@@ -89,6 +89,41 @@ def test_ascent_finds_more_than_random_directions_and_holds_where_they_fail(
     assert float(ascent.lipschitz_upper) >= float(ascent.lipschitz)
     # They obey ω(ε) ≤ ε(L + max‖∇ℓ‖) ≤ 2εL.
     assert bool((ascent.omega <= 2 * ascent.eps * float(ascent.lipschitz) + 1e-6).all())
+
+
+def test_slack_looks_that_much_farther(quadratic: Quadratic, images: Tensor) -> None:
+    """ω(ε) is what lies within (1 + slack)ε, here ((1 + slack)ε)²; so the bound falls by about that factor."""
+    data = images[:10], torch.ones(10, dtype=torch.int64)
+    given = {"method": "local", "eps": EPS, "scores": "logits", "clip": False, "steps": 20, "restarts": 2}
+    local = estimate_regularity(quadratic, data, slack=0.5, **given)  # type: ignore[arg-type]
+    assert_close(local.omega.mean(0), (1.5 * local.eps) ** 2, rtol=0.03, atol=0)
+    assert_close(local.eps.tolist(), EPS)
+
+
+class TwoWays(nn.Module):
+    """Three classes: a rival that is near in rank and far away, and one that is last in rank and steep."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = x.flatten(1)
+        return torch.stack([torch.zeros_like(a[:, 0]), 0.5 * (a[:, 0] - 0.5) - 1, 9 * (a[:, 1] - 0.5) - 3], 1)
+
+
+@pytest.mark.parametrize("threat", list(THREATS))
+def test_the_nearest_class_is_found_though_the_gradient_points_to_another(threat: str) -> None:
+    """The margin is 1 to one class and 3 to the other, which a pixel raised by 1/3 reaches; the other is out of reach.
+
+    Followed from the image, the gradient leads to the likelier class only; the bound then lies beyond the distance.
+    """
+    x, y = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    eps = torch.linspace(0, 0.45, 31)[1:].tolist()
+    radii = {}
+    for rivals in (0, 2):
+        known = estimate_regularity(
+            TwoWays().eval(), (x, y), THREATS[threat], method="local", eps=eps, scores="logits", rivals=rivals, slack=0
+        )
+        radii[rivals] = float(bounds(TwoWays().eval(), x, y, known).omega)
+    assert radii[0] > 1 / 3 + 0.01
+    assert 1 / 3 - 0.05 < radii[2] <= 1 / 3 + 1e-6
 
 
 def test_the_local_bound_is_below_what_projected_gradient_descent_finds(relu_net: nn.Module, images: Tensor) -> None:
@@ -242,6 +277,8 @@ def test_bad_input_is_refused_in_one_sentence(linear: nn.Module, images: Tensor)
         estimate_regularity(linear, (images, labels), eps=[0.2, 0.1])
     with pytest.raises(ConfigError, match="at least 1"):
         estimate_regularity(linear, (images, labels), steps=0)
+    with pytest.raises(ConfigError, match=r"slack is -0\.1"):
+        estimate_regularity(linear, (images, labels), method="local", slack=-0.1)
     with pytest.raises(ConfigError, match="batch_size is 0"):
         estimate_regularity(linear, (images, labels), block_size=3, batch_size=0)
     with pytest.raises(DataError, match="holds no images"):

@@ -2,6 +2,10 @@
 
 Directions drawn at random hardly see the worst: in 3,072 dimensions almost all of them are orthogonal to it. So the
 error is climbed, on a trajectory that grows through all radii at once and shrinks back again.
+
+One trajectory ends at one rival class, which is often not the nearest. And where the softmax is saturated, ∇ℓ(x) is
+nearly 0 and the error nearly ℓ(x + v) − ℓ(x): to find its supremum is to attack. So, as attacks do, other trajectories
+aim at one rival after the other.
 """
 
 from dataclasses import dataclass
@@ -36,6 +40,14 @@ class Surroundings:
         value, gradient = classifier.loss_and_gradient(x, y, loss)
         return cls(classifier, loss, threat, x, y, value, gradient, clip)
 
+    def fill(self, v: Tensor, radius: float) -> Tensor:
+        """`v` in ball and box and as long as the ball allows: what the box cuts off is made up for elsewhere."""
+        v = self.inside(self.threat.project(v, radius))
+        for _ in range(3 if self.clip else 0):
+            length = self.threat.norm(v)
+            v = self.inside(v * per_image((radius / length).where(length > 0, 1), v).to(v.dtype))
+        return v
+
     def inside(self, v: Tensor) -> Tensor:
         """The perturbation that keeps its images in the pixel box, as attacks do; it is not longer than `v`."""
         return (self.x + v).clamp(*self.classifier.box) - self.x if self.clip else v
@@ -50,6 +62,17 @@ class Surroundings:
         """The error, and ∇ℓ(x + v)."""
         ahead, gradient = self.classifier.loss_and_gradient(self.x + v, self.y, self.loss)
         return self._less_first_order(ahead, v), gradient
+
+    def error_and_climb(self, v: Tensor, climbed: Criterion) -> tuple[Tensor, Tensor]:
+        """The error, and the gradient of another loss at x + v, by the same forward."""
+        seen: list[Tensor] = []
+
+        def both(logits: Tensor, y: Tensor) -> Tensor:
+            seen.append(self.loss(logits, y).detach())
+            return climbed(logits, y)
+
+        _, gradient = self.classifier.loss_and_gradient(self.x + v, self.y, both)
+        return self._less_first_order(seen[0], v), gradient
 
     def _less_first_order(self, ahead: Tensor, v: Tensor) -> Tensor:
         return ahead - self.value - (v * self.gradient).flatten(1).sum(1)
@@ -96,6 +119,34 @@ def climb_error(
             before = radius
     # What was found within a radius lies within every larger one.
     return errors.cummax(1).values, steepest
+
+
+def climb_to_rivals(around: Surroundings, eps: Tensor, steps: int, rivals: int) -> Tensor:
+    """The largest first-order error on the ways to the `rivals` classes with the largest logits, (images, radii).
+
+    The way to class t climbs f_t − f_c on logits, once through the growing radii.
+    """
+    threat, y = around.threat, around.y
+    errors = torch.zeros(len(around.x), len(eps), dtype=around.value.dtype, device=around.x.device)
+    with torch.no_grad():
+        others = around.classifier(around.x).scatter(1, y[:, None], -torch.inf)
+    nearest = others.topk(min(rivals, others.shape[1] - 1)).indices
+    for rival in nearest.T:
+
+        def lead(logits: Tensor, y: Tensor, rival: Tensor = rival) -> Tensor:
+            return (logits.gather(1, rival[:, None]) - logits.gather(1, y[:, None])).squeeze(1)
+
+        _, gradient = around.error_and_climb(torch.zeros_like(around.x), lead)
+        v, before = threat.ascent(gradient) * eps[0], eps[0]
+        for index, radius in enumerate(eps):
+            v = around.fill(v * (radius / before), float(radius))
+            for step in range(steps):
+                error, gradient = around.error_and_climb(v, lead)
+                errors[:, index] = errors[:, index].maximum(error)
+                if step < steps - 1 or steps == 1:
+                    v = around.fill(v + threat.ascent(gradient) * (radius / (2 + 2 * step)), float(radius))
+            before = radius
+    return errors.cummax(1).values
 
 
 def climb_gradient(around: Surroundings, radius: float, steps: int, keys: list[int], seed: int) -> Tensor:
