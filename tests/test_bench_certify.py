@@ -2,23 +2,30 @@
 
 import json
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from time import sleep
 from types import ModuleType
+from typing import NoReturn
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.bench import certify, certify_command
 from gradreg.bench.certify import Cost, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
+from gradreg.bench.certify_work import Work
 from gradreg.bench.clever import compare_clever
-from gradreg.bounds import Regularity
+from gradreg.bounds import Regularity, estimate_regularity
 from gradreg.cli import main
-from gradreg.data import Images
+from gradreg.data import Images, load
+from gradreg.digits import fresh_model
+from gradreg.errors import ConfigError, DataError
+from gradreg.training.directory import RunDirectory
 
 
 def silent(name: str) -> "Told":
@@ -106,7 +113,7 @@ def test_every_method_is_compared_with_the_attack(plane: Linear, monkeypatch: py
 def test_smoothing_certifies_what_the_known_radius_allows(plane: Linear) -> None:
     """The smoothed linear classifier's radius is the distance, here well below or well above the radii asked for."""
     x, y = at_distances(plane, torch.tensor([0.02, 0.7] * 5))
-    rows = compare_smoothing(plane, x, y, sigma=0.25, radii=(0.1, 0.3), n=2000, seed=0, stage=silent)
+    rows = compare_smoothing("plane", plane, x, y, sigma=0.25, radii=(0.1, 0.3), n=2000, seed=0, stage=silent)
     assert [row.radii for row in rows] == [(0.1,), (0.3,), (0.0, 0.1, 0.3)]
     for row in rows:
         assert row.cohen_samples == 2100
@@ -117,7 +124,7 @@ def test_smoothing_certifies_what_the_known_radius_allows(plane: Linear) -> None
 
 
 def test_the_gap_is_the_largest_difference_with_its_sign() -> None:
-    row = SmoothingRow((0.0, 0.5), 10.0, 100.0, (0.9, 0.8), (0.88, 0.85), 50)
+    row = SmoothingRow("plane", (0.0, 0.5), 10.0, 100.0, (0.9, 0.8), (0.88, 0.85), 50)
     assert row.gap == pytest.approx(0.05)
     assert row.saving == 10
 
@@ -175,7 +182,9 @@ def nearest_mean(images: Images, *settings: float) -> nn.Module:
     return Linear(means, -means.square().sum(1) / 2)
 
 
-def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def small_command(monkeypatch: pytest.MonkeyPatch) -> certify_command.Options:
+    """The command on a model that needs no training, with as little of everything as there can be."""
     monkeypatch.setitem(sys.modules, "art", None)
     monkeypatch.setitem(sys.modules, "art.metrics", None)
     monkeypatch.setattr(certify_command, "trained", nearest_mean)
@@ -184,24 +193,134 @@ def test_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(certify, "ESTIMATES", certify.ESTIMATES[2:])
     monkeypatch.setattr(certify, "RADII", 3)
     monkeypatch.setattr(certify, "SUITE", "quick")
-    options = certify_command.Options(images=8, smoothing_images=2, cohen=1000, clever_samples=2, rounds=1)
+    return certify_command.Options(images=8, smoothing_images=2, cohen=1000, clever_samples=2, rounds=1)
+
+
+def test_the_whole_command(tmp_path: Path, small_command: certify_command.Options) -> None:
     shown = Console(file=StringIO(), width=120)
-    report = certify_command.bench_certify(options, None, tmp_path / "found.json", shown)
-    assert {row.network for row in report.bounds} == {"undefended", "regularised"}
+    report = certify_command.bench_certify(small_command, None, tmp_path / "found.json", shown)
     # The same model under both names, so the same figures: nothing depends on the order of the measurements.
-    half = len(report.bounds) // 2
-    assert [vars(row) | {"network": ""} for row in report.bounds[:half]] == [
-        vars(row) | {"network": ""} for row in report.bounds[half:]
-    ]
+    for rows in (report.bounds, report.smoothing):
+        half = len(rows) // 2
+        assert [row.network for row in rows] == ["undefended"] * half + ["regularised"] * half
+        assert [vars(row) | {"network": ""} for row in rows[:half]] == [
+            vars(row) | {"network": ""} for row in rows[half:]
+        ]
     assert [target.met for target in report.targets()][-1] is None
     written = json.loads((tmp_path / "found.json").read_text())
     assert written["bounds"][0]["rate"] == report.bounds[0].rate
     assert written["options"]["images"] == 8
-    assert len(written["targets"]) == 6
+    assert len(written["targets"]) == 5
     text = shown.file.getvalue()  # type: ignore[attr-defined]
     assert "ART is not installed" in text
     assert "local ω" in text
     assert list(tmp_path.iterdir()) == [tmp_path / "found.json"]
+
+
+def saved_run(folder: Path, seed: int) -> Path:
+    """A run directory of an untrained network."""
+    directory = RunDirectory(folder)
+    directory.start({"model": {"name": "small", "classes": 10, "mean": 0.13, "std": 0.31}})
+    directory.save_weights("best", fresh_model(seed).state_dict(), {"epoch": 1})
+    return folder
+
+
+def test_what_is_finished_is_not_measured_again(
+    tmp_path: Path, small_command: certify_command.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted and repeated, the command measures what is missing and nothing else; the figures are the same."""
+    runs = saved_run(tmp_path / "plain", 1), saved_run(tmp_path / "robust", 2)
+    options = replace(small_command, undefended=runs[0], regularised=runs[1])
+    work, quiet = tmp_path / "work", Console(file=StringIO())
+    digits = load("mnist5k").train
+    assert isinstance(digits, Images)
+    # As quick as the digits' networks are slow.
+    monkeypatch.setattr(
+        certify_command, "load_run", lambda run: nearest_mean(digits.subset(slice(runs.index(run), 500)))
+    )
+
+    def out_of_time(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(certify_command, "compare_smoothing", out_of_time)
+        with pytest.raises(KeyboardInterrupt):
+            certify_command.bench_certify(options, None, None, quiet, work)
+    estimated: list[str] = []
+
+    def counted(model: nn.Module, data: object, threat: str, **given: object) -> Regularity:
+        estimated.append(str(given["scores"]) if "scores" in given else "cost")
+        return estimate_regularity(model, data, threat, **given)  # type: ignore[arg-type]
+
+    for module in (certify, certify_command):
+        monkeypatch.setattr(module, "estimate_regularity", counted)
+    report = certify_command.bench_certify(options, None, None, quiet, work)
+    # The first network's bounds were kept.
+    assert estimated == ["probabilities", "logits", "cost"]
+    estimated.clear()
+    (work / "regularised-l2-local-logits.json").unlink()
+    assert certify_command.bench_certify(options, None, None, quiet, work) == report
+    assert estimated == ["logits"]
+
+    with pytest.raises(ConfigError, match=r"other settings \(images\)"):
+        certify_command.bench_certify(replace(options, images=7), None, None, quiet, work)
+    RunDirectory(runs[1]).save_weights("best", fresh_model(3).state_dict(), {"epoch": 2})
+    with pytest.raises(ConfigError, match=r"other settings \(weights\)"):
+        certify_command.bench_certify(options, None, None, quiet, work)
+    (work / "cost.json").write_text("{")
+    with pytest.raises(DataError, match=r"cost.json is damaged"):
+        Work(work, json.loads((work / "about.json").read_text())).rows("cost", Cost, list)
+
+
+def test_networks_trained_by_the_command_are_kept(
+    tmp_path: Path, small_command: certify_command.Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(images: Images, eps: float, epochs: int, seed: int) -> nn.Module:
+        trainings.append(eps)
+        return nearest_mean(images)
+
+    trainings: list[float] = []
+    monkeypatch.setattr(certify_command, "trained", train)
+    monkeypatch.setattr(certify_command, "fresh_model", lambda seed: Linear(torch.zeros(10, 784), torch.zeros(10)))
+    quiet = Console(file=StringIO())
+    reports = [certify_command.bench_certify(small_command, None, None, quiet, tmp_path / "work") for _ in range(2)]
+    assert reports[0] == reports[1]
+    assert trainings == [0.0, 2.0]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("all of it")
+    with pytest.raises(ConfigError, match="not of this command"):
+        Work(tmp_path, {})
+    with pytest.raises(ConfigError, match="is a file"):
+        Work(tmp_path / "thesis.txt", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_runs_and_data_must_go_together(tmp_path: Path, small_command: certify_command.Options) -> None:
+    quiet = Console(file=StringIO())
+    run = saved_run(tmp_path / "run", 1)
+    for options, said in (
+        (replace(small_command, undefended=run), "--regularised RUN"),
+        (replace(small_command, data="cifar10"), "trained here are for mnist5k"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            certify_command.bench_certify(options, None, None, quiet)
+    for split in ("train", "val"):
+        for label in range(10):
+            folder = tmp_path / "colour" / split / str(label)
+            folder.mkdir(parents=True)
+            Image.new("RGB", (8, 8)).save(folder / "0.png")
+    wrong = replace(
+        small_command,
+        images=1,
+        smoothing_images=1,
+        data=f"folder:{tmp_path / 'colour'}",
+        undefended=run,
+        regularised=run,
+    )
+    with pytest.raises(ConfigError, match="takes no images of 3×224×224"):
+        certify_command.bench_certify(wrong, None, None, quiet)
 
 
 @pytest.mark.parametrize(
