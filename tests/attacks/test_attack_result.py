@@ -104,7 +104,7 @@ def test_an_image_without_a_way_out_stops_nobody(name: str) -> None:
     assert result.distance[0] == torch.inf
     assert result.winner[0] == ""
     assert torch.equal(result.adversarial[0], x[0])
-    assert 0.1 <= result.distance[1] < 0.15
+    assert 0.1 * (1 - 1e-5) <= result.distance[1] < 0.15
 
 
 @pytest.mark.slow
@@ -144,9 +144,10 @@ def test_boundary_starts_where_it_is_told() -> None:
     model, x = small_network(), images(6, 20, "middle")
     y = model(x).argmax(1)
     near = fmn(model, x, y)
-    result = boundary(model, x, y, start=near.adversarial, steps=20)
+    result = boundary(model, x, y, start=near.adversarial, steps=22)
     assert (result.distance <= near.distance * (1 + 1e-5)).all()
-    assert result.forwards.max() == 2 + 1 + 20 + 1
+    # A turn is 10 probes, 3 angles and 3 halvings; the 6 that are left are too few for another.
+    assert result.forwards.max() == 2 + 1 + 16 + 1
     assert result.backwards.max() == 0
 
 

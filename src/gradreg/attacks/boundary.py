@@ -1,47 +1,146 @@
 """Boundary attack: along the decision boundary by trial and error, from the labels alone."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from gradreg.attacks.geometry import inner, rescale
+from gradreg.attacks.geometry import inner
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.attacks.start import find_start
 from gradreg.norms import per_image
 
+# Forwards between two looks at whether an image still gains.
+_WINDOW = 200
+# Forwards of a turn that are not probes: angles that are tried, then steps of a bisection.
+_ANGLES, _HALVINGS = 3, 3
+# Rows of one call of the model that are worth waiting for when there are fewer images.
+_TOGETHER = 64
+
 
 @attack_on("l2", "linf")
-def boundary(search: Search, steps: int = 1000, sideways: float = 0.1, inwards: float = 0.02) -> None:
-    """Random steps sideways on the sphere, then towards the clean image, kept if adversarial (Brendel et al. 2018).
+def boundary(search: Search, steps: int = 1000, stall: float = 0.05) -> None:
+    """Random steps along the boundary, then towards the clean image, kept if adversarial (Brendel et al. 2018).
 
-    Both step sizes are each image's own and follow its recent successes at every step. Starts from the best image
-    known, or finds one; an image without any is left alone. No gradient, no score: what this finds below the distance
-    of gradient attacks shows that gradients were masked.
+    l2: the labels of many random steps together tell which way the boundary comes nearer (Chen, Jordan & Wainwright
+    2020), and three of four turns look for smooth changes only (Brunner et al. 2019). l∞: single steps between corners
+    of the cube. `steps` are forwards; an image that has gained less than the share `stall` in 200 of them is done.
+    Starts from the best image known, or finds one; an image without any is left alone. No gradient, no score: what
+    this finds below the distance of gradient attacks shows that gradients were masked.
     """
     find_start(search)
-    x, threat = search.x, search.threat
-    across = torch.full_like(search.distance, sideways)
-    towards = torch.full_like(search.distance, inwards)
+    if search.threat.name == "l2":
+        _turns(search, steps, stall)
+    else:
+        _corners(search, steps, stall)
+
+
+class _Stall:
+    """Retires the images that gain too little in a window."""
+
+    def __init__(self, search: Search, share: float) -> None:
+        self._search, self._share = search, share
+        self._noted, self._since = search.distance, 0
+
+    def look(self, used: int) -> None:
+        if used - self._since >= _WINDOW:
+            distance = self._search.distance
+            self._search.retire(distance > (1 - self._share) * self._noted)
+            self._noted, self._since = distance, used
+
+
+def _turns(search: Search, steps: int, stall: float) -> None:
+    """Estimate the way, turn as far as it stays adversarial, go down to the boundary, and again with more probes."""
+    angle = torch.full_like(search.distance, 0.3)
+    reach = torch.full_like(search.distance, 0.1)
+    used = turn = 0
+    watch = _Stall(search, stall)
+    while (left := steps - used - _ANGLES - _HALVINGS) > 3:
+        probes = min(left, int(10 * (turn + 1) ** 0.5))
+        way, share = _way(search, used, probes, reach, smooth=turn % 4 < 3)
+        # Few labels differ where the probes reach too far along a boundary that bends away.
+        reach = torch.where(share < 0.3, 0.7 * reach, torch.where(share > 0.45, 1.2 * reach, reach)).clamp(1e-3, 0.5)
+        angle = _turned(search, way, angle)
+        _down(search, (1 - angle.cos()).clamp(1e-3, 0.05))
+        used += probes + _ANGLES + _HALVINGS
+        turn += 1
+        watch.look(used)
+
+
+def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
+    """Where, at a right angle to δ, the boundary comes nearer, as a unit vector; and the share of adversarial probes.
+
+    The mean of adversarial probes less the mean of all: the latter removes what they have in common.
+    """
+    best, towards = search.adversarial, _unit(search.delta)
+    radius = per_image(reach * search.distance.where(search.found, 0), best)
+    hits = torch.zeros_like(reach)
+    struck, total = torch.zeros_like(best), torch.zeros_like(best)
+    for part in torch.arange(draw, draw + probes).split(max(1, _TOGETHER // len(best))):
+        noise = torch.stack([_noise(search, int(number), smooth) for number in part])
+        across = (noise * towards).flatten(2).sum(2).view(len(part), -1, *[1] * (best.ndim - 1))
+        noise -= across * towards
+        length = torch.linalg.vector_norm(noise.flatten(2), dim=2).clamp(min=_least(best)).view_as(across)
+        points = search.clamp(best + noise.mul_(radius / length))
+        hit = search.sides(points).to(best.dtype)
+        moved = points.sub_(best)
+        hits, total = hits + hit.sum(0), total + moved.sum(0)
+        struck += (moved * hit.view_as(across)).sum(0)
+    share = hits / probes
+    way = struck - per_image(share, best) * total
+    return _unit(way - per_image(inner(way, towards), best) * towards), share
+
+
+def _noise(search: Search, draw: int, smooth: bool) -> Tensor:
+    """−1 or 1 at random; `smooth`: on every second row and column, and in between for the other pixels."""
+    x = search.x
+    if not smooth or x.ndim != 4 or min(x.shape[-2:]) < 8:
+        return search.uniform(draw).round().mul_(2).sub_(1).to(x.dtype)
+    coarse = search.uniform(draw, x[..., ::2, ::2]).round().mul_(2).sub_(1)
+    return F.interpolate(coarse, size=x.shape[-2:], mode="bilinear", align_corners=False).to(x.dtype)
+
+
+def _turned(search: Search, way: Tensor, angle: Tensor) -> Tensor:
+    """Try points on the circle over the segment to the clean image, where a flat boundary's nearest point lies too.
+
+    At angle φ it is nearer by cos φ. The angle to begin with the next time is returned.
+    """
+    x, towards, far = search.x, _unit(search.delta), search.distance.where(search.found, 0)
+    within, beyond, trial = torch.zeros_like(angle), torch.full_like(angle, torch.inf), angle
+    for _ in range(_ANGLES):
+        ahead, aside = far * trial.cos().square(), far * trial.cos() * trial.sin()
+        kept = search.margin(x + per_image(ahead, x) * towards + per_image(aside, x) * way) > 0
+        within, beyond = torch.where(kept, trial, within), torch.where(kept, beyond, trial)
+        between = torch.where(within > 0, (within + beyond) / 2, trial / 2)
+        trial = torch.where(beyond.isinf(), (2 * trial).clamp(max=1.4), between)
+    return torch.where(within > 0, within, trial).clamp(1e-3, 1.2)
+
+
+def _down(search: Search, gap: Tensor) -> None:
+    """Down the segment to the clean image by growing gaps until a point is not adversarial, then bisect."""
+    delta = search.delta
+    upper, lower = torch.ones_like(gap), torch.zeros_like(gap)
+    for _ in range(_HALVINGS):
+        share = torch.where(lower > 0, (lower + upper) / 2, upper - gap)
+        kept = search.margin(search.x + per_image(share, delta) * delta) > 0
+        upper, lower, gap = torch.where(kept, share, upper), torch.where(kept, lower, share), 3 * gap
+
+
+def _corners(search: Search, steps: int, stall: float) -> None:
+    """The solution of a linear model is a corner of the cube: turn some of the pixels to a random side of it."""
+    x = search.x
+    across = torch.full_like(search.distance, 0.1)
+    inwards = torch.full_like(search.distance, 0.02)
+    watch = _Stall(search, stall)
     for step in range(steps):
-        delta, far = search.delta, search.distance
-        if threat.name == "l2":
-            noise = search.normal(step)
-            noise = noise - per_image(inner(noise, delta) / inner(delta, delta).clamp(min=1e-30), x) * delta
-            turned = delta + rescale(noise, threat.norm(noise), across * far)
-            turned = rescale(turned, threat.norm(turned), far * (1 - towards))
-        else:
-            # The solution of a linear model is a corner of the cube: turn some of the pixels to a random side of it.
-            luck = search.uniform(step)
-            share = per_image(across, x)
-            side = torch.where(luck < share / 2, -1.0, 1.0).to(x.dtype)
-            turned = torch.where(luck < share, side * per_image(far, x), delta)
-            turned = threat.project(turned, far * (1 - towards))
-        candidate = search.clamp(x + turned)
-        kept = search.margin(candidate) > 0
-        across, towards = _adapt(across, kept), _adapt(towards, kept)
-        # A sideways step of length s can gain at most s² / 2 of the distance.
-        towards = torch.minimum(towards, _most(across, threat.name))
+        delta, far, luck, share = search.delta, search.distance, search.uniform(step), per_image(across, x)
+        side = torch.where(luck < share / 2, -1.0, 1.0).to(x.dtype)
+        turned = torch.where(luck < share, side * per_image(far, x), delta)
+        kept = search.margin(x + search.threat.project(turned, far * (1 - inwards))) > 0
+        across = _adapt(across, kept)
+        inwards = torch.minimum(_adapt(inwards, kept), across / 2)
         search.retire(across < 1e-5)
+        watch.look(step + 1)
 
 
 def _adapt(size: Tensor, kept: Tensor) -> Tensor:
@@ -49,5 +148,9 @@ def _adapt(size: Tensor, kept: Tensor) -> Tensor:
     return torch.where(kept, size * 1.06, size * 1.06 ** (-1 / 3)).clamp(max=1.0)
 
 
-def _most(across: Tensor, threat: str) -> Tensor:
-    return across.square() / 2 if threat == "l2" else across / 2
+def _unit(v: Tensor) -> Tensor:
+    return v / per_image(inner(v, v).sqrt().clamp(min=_least(v)), v)
+
+
+def _least(v: Tensor) -> float:
+    return torch.finfo(v.dtype).tiny

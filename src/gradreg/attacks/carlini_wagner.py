@@ -1,22 +1,31 @@
 """Carlini & Wagner: distance and misclassification in one objective, balanced by a constant."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from gradreg.attacks.geometry import linear_distance
+from gradreg.attacks.geometry import inner, linear_distance
 from gradreg.attacks.radii import cosine
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.norms import per_image
 
+# Where the step size of an image that no longer gains is divided, and how often before it is done with a constant.
+_SHRINK, _TIMES = 3.0, 3
+
 
 @attack_on("l2", "linf")
-def carlini_wagner(search: Search, steps: int = 100, rounds: int = 6, rel_step: float = 0.1) -> None:
+def carlini_wagner(
+    search: Search, steps: int = 100, rounds: int = 6, rel_step: float = 0.1, stall: float = 1e-3
+) -> None:
     """Minimise ‖δ‖² + c·max(−margin, 0) by Adam, with a constant c for each image (Carlini & Wagner 2017).
 
     l∞: Σ max(|δ_i| − τ, 0) for the distance, τ below the best one known (their §VI-C). The constant starts where the
     two gradients balance on a linear model, so logits of any scale work, and is bisected; each round starts from the
     best image so far. The box is kept by clipping (their §V-B): tanh has no gradient for pixels that are 0 or 1.
+    `steps` and `rounds` are the most: an image is done with a constant, and with all of them, when it gains less than
+    the share `stall`.
     """
     x, threat = search.x, search.threat
     margin, gradient = search.margin_and_gradient(x)
@@ -27,10 +36,13 @@ def carlini_wagner(search: Search, steps: int = 100, rounds: int = 6, rel_step: 
     lower, upper = torch.zeros_like(constant), torch.full_like(constant, torch.inf)
     step_size = rel_step * (size / 2 if threat.name == "linf" else _typical(size, gradient))
     delta, gap = torch.zeros_like(x), torch.full_like(size, 0.1)
+    idle = torch.zeros_like(size)
     for _ in range(rounds):
         before = search.distance
         bound = (1 - gap) * torch.where(search.found, before, size)
-        crossed = _minimise(search, delta, constant, bound, step_size, steps)
+        descent = _Descent(search, delta, constant, bound, step_size)
+        search.within(search.goal, partial(descent, steps, stall))
+        crossed = descent.crossed
         lower, upper = torch.where(crossed, lower, constant), torch.where(crossed, constant, upper)
         if threat.name == "l2":
             # The smallest constant that still crosses gives the smallest distance.
@@ -42,27 +54,51 @@ def carlini_wagner(search: Search, steps: int = 100, rounds: int = 6, rel_step: 
             constant = torch.where(gained, constant, torch.where(crossed, constant / 2, constant * 2))
         gap = torch.where(search.distance < (1 - gap / 2) * before, gap, gap / 2)
         delta = search.delta
+        # Once it may have been the constant, twice it is the image; l∞: if the bound was not too low for it.
+        settled = search.found & (search.distance > (1 - stall) * before)
+        settled &= gap < (0.01 if threat.name == "linf" else torch.inf)
+        idle = torch.where(settled, idle + 1, 0)
+        search.retire(idle >= 2)
 
 
-def _minimise(search: Search, delta: Tensor, constant: Tensor, bound: Tensor, step_size: Tensor, steps: int) -> Tensor:
-    """Adam (Kingma & Ba 2015) on one constant; which images were adversarial in its second half."""
-    x = search.x
-    first, second = torch.zeros_like(x), torch.zeros_like(x)
-    crossed = torch.zeros_like(bound, dtype=torch.bool)
-    for step in range(1, steps + 1):
-        margin, gradient = search.margin_and_gradient(x + delta)
-        # Rounds begin at an adversarial image, so only what is found later tells whether the constant is large enough.
-        crossed = crossed | ((margin > 0) & (2 * step > steps))
-        wanted = per_image(constant * (margin <= 0), x)
-        if search.threat.name == "l2":
-            slope = 2 * delta - wanted * gradient
-        else:
-            slope = delta.sign() * (delta.abs() > per_image(bound, x)) - wanted * gradient
-        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope.square()
-        move = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + torch.finfo(x.dtype).tiny)
-        move = move * per_image(cosine(step - 1, steps, 1.0, 0.02) * step_size, x)
-        delta = search.clamp(x + delta - move) - x
-    return crossed
+class _Descent:
+    """Adam (Kingma & Ba 2015) on one constant; `crossed` are the images that were adversarial when it had settled."""
+
+    def __init__(self, search: Search, delta: Tensor, constant: Tensor, bound: Tensor, step_size: Tensor) -> None:
+        self.search, self.delta, self.constant, self.bound = search, delta.clone(), constant, bound
+        self.step_size = step_size
+        self.crossed = torch.zeros_like(bound, dtype=torch.bool)
+
+    def __call__(self, steps: int, stall: float) -> None:
+        """An image's step size shrinks when its objective stalls, and after that the image rests until the next."""
+        search, x, delta = self.search, self.search.x, self.delta
+        first, second = torch.zeros_like(x), torch.zeros_like(x)
+        window = max(20, steps // 40)
+        lowest = self.bound.new_full(self.bound.shape, torch.inf)
+        earlier, shrunk = lowest, torch.zeros_like(lowest)
+        for step in range(1, steps + 1):
+            margin, gradient = search.margin_and_gradient(x + delta)
+            # Rounds begin at an adversarial image, so only what is found later tells whether the constant suffices.
+            self.crossed |= (margin > 0) & ((2 * step > steps) | (shrunk > 0))
+            price, slope = self._price(delta)
+            lowest = torch.minimum(lowest, price - self.constant * margin.clamp(max=0))
+            slope = slope.addcmul_(per_image(self.constant * (margin <= 0), x), gradient, value=-1)
+            first.mul_(0.9).add_(slope, alpha=0.1)
+            second.mul_(0.999).addcmul_(slope, slope, value=0.001)
+            rate = cosine(step - 1, steps, 1.0, 0.02) * self.step_size * _SHRINK**-shrunk / (1 - 0.9**step)
+            move = (second / (1 - 0.999**step)).sqrt_().add_(torch.finfo(x.dtype).tiny)
+            delta = search.clamp(x + delta - (first / move).mul_(per_image(rate, x))).sub_(x)
+            if step % window == 0:
+                shrunk = shrunk + (lowest > (1 - stall) * earlier)
+                earlier = lowest
+                search.retire(shrunk > _TIMES)
+
+    def _price(self, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of the objective that is about the distance, and its gradient."""
+        if self.search.threat.name == "l2":
+            return inner(delta, delta), 2 * delta
+        above = delta.abs() - per_image(self.bound, delta)
+        return above.clamp(min=0).flatten(1).sum(1), delta.sign() * (above > 0)
 
 
 def _typical(size: Tensor, gradient: Tensor) -> Tensor:

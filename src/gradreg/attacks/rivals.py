@@ -26,7 +26,7 @@ def rival(search: Search, place: int, among: int = 6) -> Tensor:
     def rank() -> None:
         nonlocal ranking, ranked
         search.retire(ranked)
-        fresh, far = search.live, []
+        fresh, far = search.live(), []
         for column in classes.unbind(1):
             _, height, gradient = search.loss_and_gradient(search.x, lead, column)
             far.append(linear_distance(search.threat, height, gradient).nan_to_num(torch.inf))

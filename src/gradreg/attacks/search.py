@@ -112,12 +112,12 @@ class Search:
         if bool(self._broken):
             raise ModelError("The model's logits are not finite for a perturbed image: look for overflow or 0/0 in it.")
 
-    @property
-    def live(self) -> Tensor:
-        """Images that are neither finished nor out of budget."""
+    def live(self, ahead: int = 0) -> Tensor:
+        """Images that are neither finished nor out of budget, with so many propagations `ahead` at least."""
         live = ~(self._retired | (self.distance <= self.goal))
         if self.budget is not None and self.queries is not None:
-            live = live & (self.queries.forwards + self.queries.backwards + 2 * self._every <= self.budget)
+            ahead = max(ahead, 2 * self._every)
+            live = live & (self.queries.forwards + self.queries.backwards + ahead <= self.budget)
         return live
 
     @property
@@ -141,6 +141,17 @@ class Search:
         with torch.no_grad():
             logits = self.classifier(points, self._rows)
         return self._spread(self._record(points, logits))
+
+    def sides(self, points: Tensor) -> Tensor:
+        """Which of several points of each image, (count, images, …), are adversarial: a forward each, none recorded."""
+        count = len(points)
+        self._compact(count)
+        assert self._rows is not None
+        points, y = points[:, self._rows].flatten(0, 1), self._take(self.y).repeat(count)
+        with torch.no_grad():
+            logits = self.classifier(points, self._rows.repeat(count))
+        hit = (self._reached(logits, y) > 0).view(count, -1)
+        return torch.zeros(count, len(self.x), dtype=hit.dtype, device=hit.device).index_copy(1, self._rows, hit)
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The margin and its gradient, one forward and one backward."""
@@ -182,12 +193,15 @@ class Search:
         """Normal random numbers of each image's own stream."""
         return self._streams.normal(self.x, draw, self._attack)
 
-    def _record(self, points: Tensor, logits: Tensor) -> Tensor:
-        y, known = self._take(self.y), self._take(self.distance)
-        reached = margin(logits, y, self.topk)
+    def _reached(self, logits: Tensor, y: Tensor) -> Tensor:
         rounding = _ROUNDING * torch.finfo(logits.dtype).eps
-        reached = (reached - rounding * logits.abs().amax(1)).to(self.distance.dtype)
+        reached = (margin(logits, y, self.topk) - rounding * logits.abs().amax(1)).to(self.distance.dtype)
         self._broken |= ~reached.isfinite().all()
+        return reached
+
+    def _record(self, points: Tensor, logits: Tensor) -> Tensor:
+        known = self._take(self.distance)
+        reached = self._reached(logits, self._take(self.y))
         distance = self.threat.norm(points - self._take(self.x))
         better = (reached > 0) & (distance < known)
         if self._every == 1 and not bool(better.any()):
@@ -205,10 +219,10 @@ class Search:
             self._compact()
         self._calls += 1
 
-    def _compact(self) -> None:
+    def _compact(self, ahead: int = 0) -> None:
         """Leave out who is finished or has spent the budget: the one place that waits for the device."""
         self.check_finite()
-        self._rows = self.live.nonzero().flatten()
+        self._rows = self.live(ahead).nonzero().flatten()
         if len(self._rows) == 0:
             raise Finished
 
