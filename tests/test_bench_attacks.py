@@ -4,73 +4,35 @@ import json
 import math
 import sys
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from torch import Tensor, nn
+from torch import nn
 
-from gradreg.attacks import boundary, carlini_wagner, suite
-from gradreg.bench import attacks, attacks_command, peers
-from gradreg.bench.attacks import Equal, Group, RadiusRow, Row, measure_group, quantile, ratios
+from attack_peers import TINY, dark, fake_foolbox, first_pixel, linear, moved, outcome, setting, shorten
+from gradreg.bench import attacks_command, peers
+from gradreg.bench.attacks import Equal, Group, RadiusRow, Row, quantile, ratios
 from gradreg.bench.attacks_command import Options, bench_attacks, chosen
 from gradreg.bench.attacks_report import Report
-from gradreg.bench.peers import Lengths, Outcome, PeerAttack, run_peer
+from gradreg.bench.parts import Work, measure_group
+from gradreg.bench.peers import Outcome, run_peer
 from gradreg.cli import main
 from gradreg.data import Images
 from gradreg.errors import ModelError
 
-TINY = Lengths(rounds=2, cw=4, boundary=10, steps=4)
-
-
-def linear(weight: Tensor, bias: Tensor) -> nn.Module:
-    """A linear classifier of images with given weights."""
-    layer = nn.Linear(weight.shape[1], len(weight))
-    layer.load_state_dict({"weight": weight, "bias": bias})
-    return nn.Sequential(nn.Flatten(), layer).eval().requires_grad_(False)
-
 
 @pytest.fixture
 def plane() -> nn.Module:
-    """Class 1 where the first pixel is above a half."""
-    weight = torch.zeros(2, 16)
-    weight[1, 0] = 2.0
-    return linear(weight, torch.tensor([1.0, 0.0]))
+    return first_pixel()
 
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every suite is the quick one, and our attacks are as short as they can be."""
-    for suites, names in ((suite.MINIMAL, ("standard", "paper")), (suite.FIXED, ("standard",))):
-        for name in names:
-            monkeypatch.setitem(suites, name, suites["quick"])
-    monkeypatch.setattr(attacks, "carlini_wagner", partial(carlini_wagner, steps=4, rounds=2))
-    monkeypatch.setattr(attacks, "boundary", partial(boundary, steps=10))
-
-
-def dark(count: int) -> tuple[Tensor, Tensor]:
-    """Images of class 0 at l2 distance 0.25 from class 1."""
-    return torch.full((count, 1, 4, 4), 0.25), torch.zeros(count, dtype=torch.int64)
-
-
-def moved(by: float) -> PeerAttack:
-    """Raises the first pixel, after three forwards and two backwards; draws from the global streams."""
-
-    def run(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        with torch.no_grad():
-            model(x)
-        for _ in range(2):
-            model(x.clone().requires_grad_()).sum().backward()
-        points = x.clone() + 0 * torch.rand(()) * np.random.rand()
-        points[:, 0, 0, 0] += by
-        return points
-
-    return run
+    shorten(monkeypatch)
 
 
 def test_a_peer_is_counted_and_its_images_are_measured(plane: nn.Module) -> None:
@@ -102,10 +64,6 @@ def test_quantiles_and_ratios_with_failures() -> None:
     assert quantile(apart, 0.9) == math.inf
     assert quantile(torch.arange(1.0, 11.0), 0.9) == 9
     assert math.isnan(quantile(torch.empty(0), 0.5))
-
-
-def outcome(distance: list[float], forwards: float, cpu: float) -> Outcome:
-    return Outcome(torch.tensor(distance), forwards, 0.0, int(forwards), cpu, 2 * cpu)
 
 
 def test_a_group_compares_with_the_best_of_all_runs() -> None:
@@ -144,43 +102,21 @@ def test_targets_are_met_and_missed() -> None:
     assert [target.met for target in Report([row], [at], []).targets()] == [True, False, True, None, None, None]
 
 
-def fake_foolbox() -> ModuleType:
-    """An attack by that interface: whatever it is called, it moves the first pixel to the other side."""
-
-    def made(**options: object) -> object:
-        def attack(model: nn.Module, x: Tensor, y: Tensor, epsilons: float | list[float] | None) -> object:
-            points = moved(0.3)(model, x, y)
-            if isinstance(epsilons, list):
-                # It succeeds at the larger radii only, further away than it needs to.
-                far = [moved(0.3 + eps)(model, x, y) for eps in epsilons]
-                return far, far, torch.tensor([[eps > 0.1] * len(x) for eps in epsilons])
-            return points, points, torch.ones(len(x), dtype=torch.bool)
-
-        return attack
-
-    def failing(**options: object) -> object:
-        raise ValueError("init_attack failed for 1 of 2 inputs")
-
-    names = ("L2CarliniWagnerAttack", "DDNAttack", "L2PGD", "LinfPGD", "LInfFMNAttack")
-    module = ModuleType("foolbox")
-    module.attacks = SimpleNamespace(**dict.fromkeys(names, made), BoundaryAttack=failing)  # type: ignore[attr-defined]
-    module.PyTorchModel = lambda model, bounds, device: model  # type: ignore[attr-defined]
-    module.__version__ = "0"  # type: ignore[attr-defined]
-    return module
-
-
 @pytest.mark.usefixtures("_short")
 def test_a_foolbox_that_is_made_up(plane: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "foolbox", fake_foolbox())
     assert peers.version("foolbox") == "0"
     group = Group("plane", "l2", 0.2)
-    names = list(measure_group(group, plane, *dark(2), peers=("foolbox",), seed=0, sizes=TINY))
-    assert names[0] == "plane, l2: quick"
+    names = list(measure_group(group, setting(plane, "foolbox"), *dark(2), Work()))
+    assert names[0] == "plane, l2, part 1 of 1: quick"
     theirs = group.minimal["foolbox C&W 2×4"]
     assert isinstance(theirs, Outcome)
     assert theirs.propagations == 5
     torch.testing.assert_close(theirs.distance, torch.full((2,), 0.3))
-    assert group.minimal["foolbox Boundary 10"] == "failed: init_attack failed for 1 of 2 inputs"
+    failed = group.minimal["foolbox Boundary 10"]
+    assert isinstance(failed, Outcome)
+    assert failed.note == "failed: init_attack failed for 1 of 2 inputs"
+    assert failed.distance.tolist() == [math.inf, math.inf]
     rows = {row.attack: row for row in group.rows()}
     # The smallest radius above 0.1 is 0.2 · 2^(−3/4) = 0.119, and 0.3 + 0.119 over the true distance of 0.25 is 1.68.
     assert rows["foolbox PGD, 13 radii"].median == pytest.approx(1.676, abs=0.01)
@@ -193,7 +129,7 @@ def test_a_foolbox_that_is_made_up(plane: nn.Module, monkeypatch: pytest.MonkeyP
 
 def test_our_own_failures_end_the_measurement(plane: nn.Module) -> None:
     with pytest.raises(ModelError, match="train mode"):
-        list(measure_group(Group("plane", "l2", 0.2), plane.train(), *dark(2), peers=(), seed=0, sizes=TINY))
+        list(measure_group(Group("plane", "l2", 0.2), setting(plane.train()), *dark(2), Work()))
 
 
 def test_measured_images_are_the_last_that_all_classify(plane: nn.Module) -> None:

@@ -1,4 +1,4 @@
-"""`gradreg bench attacks`: the measurements of `attacks` on the embedded digits, as tables and as JSON."""
+"""`gradreg bench attacks`: the measurements of `attacks` on the embedded digits or on two runs, as tables and JSON."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,22 +9,27 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from torch import Tensor, nn
 
-from gradreg.bench.attacks import Group, half_radius, measure_group
+from gradreg.bench.attacks import Group
 from gradreg.bench.attacks_report import Report, distance_table, equal_table, radius_table
+from gradreg.bench.contenders import Setting, half_radius
+from gradreg.bench.parts import Work, measure_group
 from gradreg.bench.peers import PEERS, Lengths, version
 from gradreg.bench.record import machine, target_table, write_json
-from gradreg.data import Images, load
+from gradreg.data import DataSet, Images, load
 from gradreg.digits import EPS, trained
 from gradreg.errors import ConfigError
 from gradreg.norms import ThreatName
+from gradreg.training import load as load_run
 
-# As many images choose the radius; they lie before those that are measured.
+# As many images choose the radius where a data set has no usual one; they lie before those that are measured.
 OTHERS = 100
+RADII: dict[str, dict[ThreatName, float]] = {"cifar10": {"l2": 0.5, "linf": 8 / 255}}
+DIGITS = "mnist5k"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How much is measured, and beside whom."""
+    """How much is measured, on what, and beside whom."""
 
     images: int = 100
     seed: int = 0
@@ -32,9 +37,26 @@ class Options:
     threats: tuple[ThreatName, ...] = ("l2", "linf")
     peers: tuple[str, ...] = tuple(PEERS)
     lengths: Lengths = field(default_factory=Lengths)
+    data: str = DIGITS
+    runs: tuple[str, str] | None = None
+    """Directories of an undefended and a regularised network; None trains two on the digits."""
+    chunk: int = 20
+    """Images that are attacked together; an interruption loses no more of a contender than that."""
 
     @classmethod
-    def parsed(cls, images: int, seed: int, epochs: int, threats: str, peers: str) -> "Options":
+    def parsed(
+        cls,
+        images: int,
+        seed: int,
+        epochs: int,
+        threats: str,
+        peers: str,
+        *,
+        data: str = DIGITS,
+        undefended: Path | None = None,
+        regularised: Path | None = None,
+        chunk: int = 20,
+    ) -> "Options":
         """From the command line, where several are written with commas."""
         norms, names = (tuple(filter(None, given.replace(" ", "").split(","))) for given in (threats, peers))
         for what, given, known in (("threat", norms, ("l2", "linf")), ("peer", names, tuple(PEERS))):
@@ -43,34 +65,45 @@ class Options:
                 raise ConfigError(f"There is no {what} {', '.join(unknown)} to measure: there are {', '.join(known)}.")
         if not norms:
             raise ConfigError("There is no threat to measure: name l2, linf or both.")
-        for name, value in (("images", images), ("epochs", epochs)):
+        for name, value in (("images", images), ("epochs", epochs), ("chunk", chunk)):
             if value < 1:
                 raise ConfigError(f"{name} is {value}, but it is at least 1.")
-        return cls(images, seed, epochs, tuple(norm for norm in get_args(ThreatName) if norm in norms), names)
+        if (undefended is None) != (regularised is None):
+            raise ConfigError("Two networks are compared: give both --undefended and --regularised, or neither.")
+        runs = None if undefended is None or regularised is None else (str(undefended), str(regularised))
+        if runs is None and data != DIGITS:
+            raise ConfigError(
+                f"Networks on {data} are not trained here: give two runs with --undefended and --regularised."
+            )
+        ordered = tuple(norm for norm in get_args(ThreatName) if norm in norms)
+        return cls(images, seed, epochs, ordered, names, data=data, runs=runs, chunk=chunk)
 
 
-def bench_attacks(options: Options, data_dir: Path | None, output: Path | None, console: Console) -> Report:
-    """Train both networks, measure, print each table once it is known, and write the JSON file last."""
+def bench_attacks(
+    options: Options, data_dir: Path | None, output: Path | None, console: Console, work: Path | None = None
+) -> Report:
+    """Get both networks, measure, print each table once it is known, and write the JSON file last.
+
+    What ends is kept in the folder `work`, and a later call with the same options goes on from there.
+    """
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}.")
-    digits = load("mnist5k", data_dir)
-    assert isinstance(digits.train, Images)
-    assert isinstance(digits.test, Images)
+    data = load(options.data, data_dir)
+    if not isinstance(data.test, Images):
+        raise ConfigError(f"The images of {options.data} are of many sizes: measure on {DIGITS} or cifar10.")
     groups: list[Group] = []
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("training")
-        networks = {}
-        for network, eps in (("undefended", 0.0), ("regularised", EPS)):
-            progress.update(task, description=f"training the {network} network")
-            networks[network] = _frozen(trained(digits.train, eps, options.epochs, options.seed))
-        measured, others = chosen(list(networks.values()), digits.test.floats(), digits.test.labels, options.images)
+        task = progress.add_task("networks")
+        networks = _networks(options, data)
+        measured, others = chosen(list(networks.values()), data.test.floats(), data.test.labels, options.images)
         for network, model in networks.items():
             for threat in options.threats:
-                radius = half_radius(model, *others, threat, options.seed)
+                usual = RADII.get(options.data, {}).get(threat)
+                radius = usual or half_radius(model, *others, threat, options.seed)
                 group = Group(network, threat, radius)
-                common = {"peers": options.peers, "seed": options.seed, "sizes": options.lengths}
-                for name in measure_group(group, model, *measured, **common):  # type: ignore[arg-type]
+                setting = Setting(model, threat, radius, options.peers, options.seed, options.lengths)
+                for name in measure_group(group, setting, *measured, Work(options.chunk, work)):
                     progress.update(task, description=name)
                 groups.append(group)
                 title = f"{network} network, {threat}, {len(measured[0])} images: distance over the best of all runs"
@@ -100,12 +133,29 @@ def chosen(models: list[nn.Module], x: Tensor, y: Tensor, count: int) -> tuple[P
 
     The defaults of our attacks were tuned on the first images of the test part; these are from its end.
     """
+    right = torch.empty(0, dtype=torch.long)
     with torch.no_grad():
-        right = torch.stack([model(x).argmax(1) == y for model in models]).all(0).nonzero().flatten()
+        for rows in reversed(torch.arange(len(x)).split(250)):
+            both = torch.stack([model(x[rows]).argmax(1) == y[rows] for model in models]).all(0)
+            right = torch.cat([rows[both], right])
+            if len(right) >= count + OTHERS:
+                break
     if len(right) < count + 1:
         raise ConfigError(f"There are {len(right)} test images that both networks classify: take fewer with --images.")
     measured, others = right[-count:], right[:-count][-OTHERS:]
     return (x[measured], y[measured]), (x[others], y[others])
+
+
+def _networks(options: Options, data: DataSet) -> dict[str, nn.Module]:
+    if options.runs is not None:
+        return {
+            name: _frozen(load_run(run)) for name, run in zip(("undefended", "regularised"), options.runs, strict=True)
+        }
+    assert isinstance(data.train, Images)
+    return {
+        name: _frozen(trained(data.train, eps, options.epochs, options.seed))
+        for name, eps in (("undefended", 0.0), ("regularised", EPS))
+    }
 
 
 def _frozen(model: nn.Module) -> nn.Module:

@@ -61,7 +61,7 @@ def _robustness(where: str, fixed: dict[str, RadiusRow]) -> list[Target]:
         f"{where}standard at the radius, robust accuracy ≤ AutoAttack's",
         f"{where}standard at the radius, ≤ half of AutoAttack's propagations",
     )
-    if theirs is None or theirs.robust is None or ours.robust is None:
+    if theirs is None or theirs.note or theirs.robust is None or ours.robust is None:
         return [Target(promise, "AutoAttack did not run", None) for promise in promises]
     assert ours.propagations is not None
     assert theirs.propagations is not None
@@ -77,12 +77,12 @@ def distance_table(rows: list[Row], title: str) -> Table:
     headings = ("attack", "median", "p90", "mean", "success", "forwards", "backwards", "CPU s", "s")
     table = plain_table(title, headings, left=1)
     for row in rows:
-        if row.note:
+        if row.median is None:
             table.add_row(row.attack, row.note)
             continue
         shown = [_number(value, ".4f") for value in (row.median, row.p90, row.mean)] + [_number(row.success, ".0%")]
         shown += [_number(value, ",.0f") for value in (row.forwards, row.backwards)]
-        table.add_row(row.attack, *shown, *(_number(value, ".1f") for value in (row.cpu, row.wall)))
+        table.add_row(_named(row), *shown, *(_number(value, ".1f") for value in (row.cpu, row.wall)))
     return table
 
 
@@ -91,10 +91,10 @@ def radius_table(rows: list[RadiusRow], title: str) -> Table:
     headings = ("network", "threat", "radius", "attack", "robust", "forwards", "backwards", "CPU s", "s")
     table = plain_table(title, headings, left=4)
     for row in rows:
-        name = (row.network, row.threat, f"{row.eps:g}", row.attack)
+        name = (row.network, row.threat, f"{row.eps:.4g}", row.attack if row.robust is None else _named(row))
         counts = [_number(value, ",.0f") for value in (row.forwards, row.backwards)]
         seconds = [_number(value, ".1f") for value in (row.cpu, row.wall)]
-        shown = [row.note] if row.note else [_number(row.robust, ".1%"), *counts, *seconds]
+        shown = [row.note] if row.robust is None else [_number(row.robust, ".1%"), *counts, *seconds]
         table.add_row(*name, *shown)
     return table
 
@@ -107,6 +107,10 @@ def equal_table(rows: list[Equal]) -> Table:
         shown = (row.distance, row.propagations, row.cpu, row.wall)
         table.add_row(row.network, row.attack, *(f"{value:.3f}×" for value in shown))
     return table
+
+
+def _named(row: Row | RadiusRow) -> str:
+    return f"{row.attack} ({row.note})" if row.note else row.attack
 
 
 def _number(value: float | None, form: str) -> str:

@@ -49,6 +49,8 @@ class Outcome:
     """Propagations of the image that cost most; None for a peer, which does not say whose rows it evaluates."""
     cpu: float
     wall: float
+    note: str = ""
+    """Why a peer gave up; its images then count as not broken."""
 
     @property
     def propagations(self) -> float:
@@ -103,12 +105,16 @@ def run_peer(
     """Time and count a peer's attack, and measure its images ourselves.
 
     Only those in the box that a fresh forward misclassifies count, and with a radius only those `within` it, up to
-    rounding: what peers return for a failure is a clean image or a black one.
+    rounding: what peers return for a failure is a clean image or a black one. A peer may give up all images for one;
+    that does not end the measurement.
     """
-    counted = Counted(model)
+    counted, points, note = Counted(model), x, ""
     with _quiet(), _seeded(seed):
         clock = Clock()
-        points = attack(counted, x, y)
+        try:
+            points = attack(counted, x, y)
+        except Exception as error:
+            note = f"failed: {error}"
         cpu, wall = clock.read()
     points = points.detach().to(x).clamp(0, 1)
     with torch.no_grad():
@@ -116,7 +122,8 @@ def run_peer(
     distance = named_threat(threat).norm(points - x)
     broken &= distance <= within * (1 + 1e-5)
     forwards, backwards = counted.forwards / len(x), counted.backwards / len(x)
-    return Outcome(distance.where(broken, torch.inf), forwards, backwards, None, cpu, wall)
+    distance = distance.where(broken, torch.inf) if not note else torch.full_like(distance, torch.inf)
+    return Outcome(distance, forwards, backwards, None, cpu, wall, note)
 
 
 def minimal_attacks(peer: str, threat: ThreatName, radii: Sequence[float], sizes: Lengths) -> dict[str, PeerAttack]:
