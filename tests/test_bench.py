@@ -90,11 +90,11 @@ def test_the_table_of_training_costs() -> None:
     costs = {cost.name: cost for cost in training_costs("small", batch_size=8, rounds=1)}
     assert costs["plain"].seconds == costs["plain"].flops == costs["plain"].memory == 1.0
     for name, forwards in (
-        ("penalty", 7),
-        ("penalty in threat units", 6),
-        ("lazy 4", 4),
-        ("fraction 1/4", 4),
-        ("central difference", 9),
+        ("penalty", 6),
+        ("penalty, lazy 4", 3.75),
+        ("penalty, fraction 1/4", 3.75),
+        ("penalty, squared", 7),
+        ("penalty, squared, central difference", 9),
     ):
         assert costs[name].flops == pytest.approx(forwards / 3, rel=0.03)
     loading = costs["data loading"]
@@ -107,7 +107,7 @@ def test_the_table_of_training_costs() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_compiled_steps_are_timed_beside_eager_ones() -> None:
     names = [cost.name for cost in training_costs("small", batch_size=8, rounds=1, compiled=True)]
-    assert names[-4:-1] == ["plain, compiled", "penalty, compiled", "penalty in threat units, compiled"]
+    assert names[-4:-1] == ["plain, compiled", "penalty, compiled", "penalty, squared, compiled"]
 
 
 def test_where_nothing_can_be_compiled_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

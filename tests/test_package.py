@@ -4,15 +4,12 @@ import re
 import resource
 import subprocess
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import gradreg
 from gradreg.cli import main
-from gradreg.demo import demo
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("matplotlib", "jinja2", "sklearn", "scipy.stats", "torchvision", "timm", "PIL", "mlxtend", "pandas")
@@ -66,16 +63,6 @@ def test_listings(capsys: pytest.CaptureFixture[str]) -> None:
     assert "resnext34_2x32" in capsys.readouterr().out
     main(["data", "mnist5k"])
     assert "4000 training and 1000 test images" in capsys.readouterr().out
-
-
-def test_demo_trains_both_networks_and_the_penalty_flattens_the_loss() -> None:
-    console = Console(file=StringIO(), width=100, record=True)
-    plain, robust = demo(epochs=2, seed=0, data_dir=None, console=console)
-    assert plain.accuracy > 0.9
-    assert robust.accuracy > 0.9
-    assert robust.grad_norm < 0.8 * plain.grad_norm
-    assert robust.distance > 1.2 * plain.distance
-    assert "times flatter" in console.export_text()
 
 
 def test_version_is_the_packages() -> None:

@@ -1,87 +1,141 @@
-"""The tour: the same network trained plainly and with the penalty, on real digits, in under a minute."""
+"""The tour: one small network on real digits, undefended and defended three ways, evaluated and compared on one page.
 
-from dataclasses import dataclass
+It runs the same commands that a user would, as many side by side as there are cores, and says which.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from time import perf_counter
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from torch import nn
 
-from gradreg.attacks import attack
-from gradreg.classifier import Classifier
-from gradreg.data import Batches, Images, load
-from gradreg.digits import EPS, fresh_model, steps_of_training
-from gradreg.losses import cross_entropy
-from gradreg.norms import threat
+from gradreg.errors import GradregError
+from gradreg.evaluation.files import load
+from gradreg.evaluation.record import Evaluation, error_share
+from gradreg.evaluation.summary import mean_distance
 
-# Test images that are attacked; the attack takes a few seconds for these.
-ATTACKED = 200
+# The longest first, so that no core is idle at the end.
+RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
+# Fewer than usual, since the tour is to be short: the report says how many.
+SAMPLES = 1_000
+CALIBRATION = 160
+SIGMA = 0.5
+RADII = {"l2": 1.0, "linf": 8 / 255}
+
+
+class DemoError(GradregError):
+    """A step of the tour that did not succeed."""
 
 
 @dataclass(frozen=True)
-class Trained:
-    """How a network did on the test images, and what its training cost."""
+class Tour:
+    """Where the tour's files go, and how much it does."""
 
-    name: str
-    accuracy: float
-    grad_norm: float
-    distance: float
-    """Mean l2 distance of the nearest adversarial image found, misclassified images counting 0."""
-    seconds: float
+    folder: Path
+    images: int
+    epochs: int
+    seed: int
+    data_dir: Path | None
+    console: Console
+    children: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    def commands(self, recipe: str) -> list[list[str]]:
+        """What a user would type after `gradreg`; a tour that was interrupted goes on where it was."""
+        run = self.folder / recipe
+        where = ["--data-dir", str(self.data_dir)] if self.data_dir else []
+        again = ["--resume"] if (run / "config.toml").exists() else []
+        train = ["train", recipe, "--run", str(run), *again, *where]
+        train += ["--set", f"seed={self.seed}", "--set", f"epochs={self.epochs}"]
+        evaluate = ["evaluate", str(run), "--images", str(self.images), "--attacks", "quick", "--seed", str(self.seed)]
+        evaluate += ["--smoothing", str(SIGMA), "--samples", str(SAMPLES), "--calibration-images", str(CALIBRATION)]
+        return [train, [*evaluate, *where]]
+
+    def carry_out(self, recipe: str) -> None:
+        """Train and evaluate one network."""
+        for command in self.commands(recipe):
+            self._say(f"$ gradreg {shlex.join(command)}")
+            self._run(command, lambda line: self._say(f"  {recipe}: {line}"))
+
+    def _run(self, command: list[str], tell: Callable[[str], None]) -> None:
+        threads = max(1, (os.cpu_count() or 1) // len(RECIPES))
+        settings = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+        with TemporaryFile("w+") as complaints:
+            with subprocess.Popen(
+                [sys.executable, "-m", "gradreg", *command],
+                env={**os.environ, **settings},
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            ) as child:
+                self.children.append(child)
+                for line in child.stdout or ():
+                    tell(line.rstrip())
+            if child.returncode:
+                complaints.seek(0)
+                said = complaints.read().strip().removeprefix("gradreg: ")
+                raise DemoError(f"`gradreg {shlex.join(command)}` ended with status {child.returncode}: {said}")
+
+    def stop(self) -> None:
+        """End what is still running."""
+        for child in self.children:
+            child.terminate()
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def demo(epochs: int, seed: int, data_dir: Path | None, console: Console) -> list[Trained]:
-    """Train the small network on mnist5k twice, plainly and regularised, and print both side by side."""
-    digits = load("mnist5k", data_dir)
-    assert isinstance(digits.train, Images)
-    assert isinstance(digits.test, Images)
-    models = {"undefended": fresh_model(seed), "regularised": fresh_model(seed)}
-    strengths = {"undefended": 0.0, "regularised": EPS}
-    batches = {name: Batches(digits.train, 64, shuffle=True, seed=seed, drop_last=True) for name in models}
-    runs = {name: steps_of_training(model, batches[name], strengths[name], epochs) for name, model in models.items()}
-    steps = epochs * len(batches["undefended"])
-    seconds = dict.fromkeys(models, 0.0)
-    columns = TextColumn("training both"), BarColumn(), TextColumn("{task.fields[losses]}"), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        bar = progress.add_task("", total=steps, losses="")
-        for _ in range(steps):
-            losses = []
-            # In turn, step by step: what else the machine does then slows both alike, and the ratio means something.
-            for name, run in runs.items():
-                start = perf_counter()
-                losses.append(f"{name} {next(run):.3f}")
-                seconds[name] += perf_counter() - start
-            progress.update(bar, advance=1, losses="loss: " + ", ".join(losses))
-    results = [_examine(name, model.eval(), digits.test, seconds[name]) for name, model in models.items()]
-    console.print(_table(results, len(digits.test), epochs, seed))
-    plain, robust = results
-    flatter, further = plain.grad_norm / robust.grad_norm, robust.distance / plain.distance
-    console.print(
-        f"* l2 distance of the nearest adversarial image, quick attack, first {ATTACKED} test images\n\n"
-        f"The penalty made the loss {flatter:.1f} times flatter and pushed adversarial images {further:.1f} times "
-        f"further away, for {robust.seconds / plain.seconds:.1f} times the training time."
+def demo(
+    folder: Path, images: int, epochs: int, seed: int, data_dir: Path | None, console: Console
+) -> dict[str, Evaluation]:
+    """Train, evaluate, write the report and say what it shows; the evaluations by recipe."""
+    from gradreg.report import report
+
+    start = perf_counter()
+    tour = Tour(folder, images, epochs, seed, data_dir, console)
+    with ThreadPoolExecutor(min(len(RECIPES), os.cpu_count() or 1)) as pool:
+        try:
+            for _ in pool.map(tour.carry_out, RECIPES):
+                pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            tour.stop()
+            raise
+    found = {recipe: load(folder / recipe / "evaluation") for recipe in reversed(RECIPES)}
+    page = report(found.values(), folder / "report.html")
+    console.print(_table(found, images, seed))
+    console.print(_moral(found), highlight=False, soft_wrap=True)
+    seconds = perf_counter() - start
+    console.print(f"All of it, with every caveat: {page.resolve().as_uri()} ({seconds:.0f} s)", soft_wrap=True)
+    return found
+
+
+def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
+    title = f"small network, mnist5k, {images} random test images, seed {seed}"
+    table = Table(
+        title=title, title_style="", caption="error: within that distance, by the quick attacks", min_width=60
     )
-    return results
-
-
-def _examine(name: str, model: nn.Module, test: Images, seconds: float) -> Trained:
-    classifier = Classifier(model)
-    x, y = test.floats(), test.labels
-    correct = (classifier.check(x, y).argmax(1) == y).float().mean()
-    _, gradient = classifier.loss_and_gradient(x, y, cross_entropy)
-    norms = threat("l2").dual_norm(gradient)
-    found = attack(model, x[:ATTACKED], y[:ATTACKED], threat="l2", attacks="quick")
-    return Trained(name, correct.item(), norms.mean().item(), found.distance.mean().item(), seconds)
-
-
-def _table(results: list[Trained], images: int, epochs: int, seed: int) -> Table:
-    table = Table(title=f"small network, mnist5k, {epochs} epochs, seed {seed}, {images} test images", title_style="")
-    for column in ("", "clean accuracy", "mean ‖∇ℓ‖₂", "mean distance*", "training"):
-        table.add_column(column, justify="left" if column == "" else "right")
-    for row in results:
-        table.add_row(
-            row.name, f"{row.accuracy:.1%}", f"{row.grad_norm:.3f}", f"{row.distance:.2f}", f"{row.seconds:.1f} s"
-        )
+    headings = ("", "clean error", "l2 error at 1", "l∞ error at 8/255", "mean l2 distance", "training")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "" else "right")
+    for recipe, one in found.items():
+        errors = [error_share(one.threats[name].attacked.distance <= RADII[name]).value for name in ("l2", "linf")]
+        shares = (f"{share:.1%}" for share in (error_share(one.wrong).value, *errors))
+        hours = one.subject.hours
+        training = "–" if hours is None else f"{3600 * hours:.0f} s"
+        table.add_row(recipe, *shares, f"{mean_distance(one.threats['l2'].attacked):.2f}", training)
     return table
+
+
+def _moral(found: dict[str, Evaluation]) -> str:
+    plain, robust = (mean_distance(found[name].threats["l2"].attacked) for name in ("mnist5k-undefended", "mnist5k-l2"))
+    costs = [found[name].subject.hours for name in ("mnist5k-l2", "mnist5k-at")]
+    cost = "" if None in costs else f", for {costs[0] / costs[1]:.0%} of the time of adversarial training"  # type: ignore[operator]
+    return f"The l2 penalty pushed adversarial images {robust / plain:.1f} times further away{cost}."

@@ -225,6 +225,9 @@ def test_an_interrupted_examination_continues(tmp_path: Path) -> None:
     result = attack(counted, x, y, attacks="quick", batch_size=3, resume=path, progress=lambda *at: seen.append(at))
     assert asked == int(result.forwards[done:].sum())
     assert seen[-1] == (12, 12)
+    asked = 0
+    assert attack(counted, x, y, attacks="quick", batch_size=3, resume=path).winner == result.winner
+    assert asked == 0
     torch.testing.assert_close(result.distance, attack(network, x, y, attacks="quick").distance, atol=1e-5, rtol=0)
     with pytest.raises(ConfigError, match="another examination"):
         attack(network, x, y, attacks="quick", seed=1, resume=path)

@@ -78,7 +78,8 @@ def _resumed(
     pool = Pool.load(path) if path.exists() else Pool(len(x), about)
     if pool.about != about:
         raise ConfigError(f"{path} belongs to another examination: delete it, or resume with the same arguments.")
-    for rows in pool.missing.split(setup.batch_size):
+    # Of nothing, `split` would make one empty part.
+    for rows in pool.missing.split(setup.batch_size) if len(pool.missing) else ():
         pool.update(part(rows.to(x.device)), rows)
         pool.save(path)
         if setup.progress is not None:

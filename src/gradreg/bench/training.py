@@ -51,7 +51,7 @@ def training_costs(
     uncounted = ("double backprop", *(name for name in steps if name.endswith("compiled")))
     work = {name: measure.flops(step) for name, step in steps.items() if name not in uncounted}
     peaks = {name: measure.peak_bytes(step) for name, step in steps.items()}
-    per_cycle = {name: LAZY if name.startswith("lazy") else 1 for name in times}
+    per_cycle = {name: LAZY if "lazy" in name else 1 for name in times}
     return [
         Cost(
             name,
@@ -83,7 +83,7 @@ def _multiple(value: float | None) -> str:
 def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
     def lazy_cycle() -> None:
         for step in range(LAZY):
-            _penalised(model, x, y, lam=0.1, lazy=LAZY, step=step)()
+            _penalised(model, x, y, eps=0.1, lazy=LAZY, step=step)()
 
     def adversarial() -> None:
         model.zero_grad(set_to_none=False)
@@ -92,12 +92,12 @@ def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
 
     return {
         "plain": _plain(model, x, y),
-        "penalty": _penalised(model, x, y, lam=0.1),
-        "penalty in threat units": _penalised(model, x, y, eps=0.1),
-        f"lazy {LAZY}": lazy_cycle,
-        "fraction 1/4": _penalised(model, x, y, lam=0.1, fraction=0.25),
-        "fraction 1/4, frozen bn": _penalised(model, x, y, lam=0.1, fraction=0.25, bn="frozen"),
-        "central difference": _penalised(model, x, y, lam=0.1, order=2),
+        "penalty": _penalised(model, x, y, eps=0.1),
+        f"penalty, lazy {LAZY}": lazy_cycle,
+        "penalty, fraction 1/4": _penalised(model, x, y, eps=0.1, fraction=0.25),
+        "penalty, fraction 1/4, frozen bn": _penalised(model, x, y, eps=0.1, fraction=0.25, bn="frozen"),
+        "penalty, squared": _penalised(model, x, y, lam=0.1),
+        "penalty, squared, central difference": _penalised(model, x, y, lam=0.1, order=2),
         "double backprop": _penalised(model, x, y, lam=0.1, method="double-backprop"),
         f"adversarial training, {AT_STEPS} steps": adversarial,
     }
@@ -108,8 +108,8 @@ def _compiled_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure
     faster: nn.Module = torch.compile(model)  # type: ignore[assignment]
     steps: dict[str, measure.Step] = {
         "plain, compiled": _plain(faster, x, y),
-        "penalty, compiled": _penalised(faster, x, y, lam=0.1),
-        "penalty in threat units, compiled": _penalised(faster, x, y, eps=0.1),
+        "penalty, compiled": _penalised(faster, x, y, eps=0.1),
+        "penalty, squared, compiled": _penalised(faster, x, y, lam=0.1),
     }
     try:
         for step in steps.values():

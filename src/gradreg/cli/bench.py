@@ -87,14 +87,33 @@ class BenchAttacks:
     """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
     json: Path | None = None
     """A file to write all figures to."""
+    undefended: Path | None = None
+    """A run directory of `gradreg train` to measure on, with --regularised; else two small networks are trained."""
+    regularised: Path | None = None
+    data: str = "mnist5k"
+    """The data set of the two runs; cifar10 is measured at 0.5 (l2) and 8/255 (l∞)."""
+    chunk: int = 20
+    """Images that are attacked together; an interruption loses at most these of one contender."""
+    work: Path | None = None
+    """A folder that keeps what has ended: the same command goes on from there."""
 
     def run(self) -> None:
         from rich.console import Console
 
         from gradreg.bench.attacks_command import Options, bench_attacks
 
-        options = Options.parsed(self.images, self.seed, self.epochs, self.threats, self.peers)
-        bench_attacks(options, self.data_dir, self.json, Console())
+        options = Options.parsed(
+            self.images,
+            self.seed,
+            self.epochs,
+            self.threats,
+            self.peers,
+            data=self.data,
+            undefended=self.undefended,
+            regularised=self.regularised,
+            chunk=self.chunk,
+        )
+        bench_attacks(options, self.data_dir, self.json, Console(), self.work)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradreg.attacks import AttackResult, Pool, attack
+from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.run import Progress
 from gradreg.attacks.suite import ATTACKS
 from gradreg.evaluation.record import Attacked, Gallery
@@ -97,10 +97,6 @@ def attacks(work: Work, threat: ThreatName) -> Attacks:
 
 def _attack(work: Work, threat: ThreatName, stage: str, report: Progress) -> AttackResult:
     x, y, rows = work.material.x, work.material.y, work.rows.to(work.material.x.device)
-    path = work.state.path(work.mine(stage))
-    pool = Pool.load(path) if path.is_file() else None
-    if pool is not None and len(pool.missing) == 0:
-        return pool.result  # killed after the last batch
     return attack(
         work.classifier,
         x[rows],
@@ -109,7 +105,7 @@ def _attack(work: Work, threat: ThreatName, stage: str, report: Progress) -> Att
         attacks=work.options.attacks,
         seed=work.options.seed,
         batch_size=work.options.batch_size,
-        resume=path,
+        resume=work.state.path(work.mine(stage)),
         progress=report,
     ).to("cpu")
 
