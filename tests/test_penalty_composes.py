@@ -14,7 +14,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
-from gradreg import regularized_loss
+from gradreg import ModelError, regularized_loss
+from gradreg.passes import Pass
 
 
 def net() -> nn.Sequential:
@@ -44,6 +45,29 @@ def test_compiled_models(how: dict[str, Any], bn: Any) -> None:
         out.backward() if shorter else out.loss.backward()
         for a, b in zip(gradients(model), eager, strict=True):
             assert_close(a, b, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("strength", [{"lam": 1.0}, {"eps": 0.5}])
+@pytest.mark.parametrize("h", [0.01, torch.full((8,), 0.01)])
+def test_a_graph_that_cannot_be_kept_is_recorded_again(
+    h: Any, strength: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain step can compile a backward that gives memory away; whether inductor does depends on the network."""
+    model, (x, y) = net(), images()
+    regularized_loss(model, x, y, h=h, **strength).loss.backward()
+    kept, usual = gradients(model), Pass.input_gradient
+
+    def stingy(self: Pass, *, differentiable: bool, retain: bool = True) -> Tensor:
+        if retain:
+            raise RuntimeError("This backward function was compiled with non-empty donated buffers …")
+        return usual(self, differentiable=differentiable, retain=False)
+
+    monkeypatch.setattr(Pass, "input_gradient", stingy)
+    regularized_loss(model, x, y, h=h, **strength).loss.backward()
+    for a, b in zip(gradients(model), kept, strict=True):
+        assert_close(a, b)
+    with pytest.raises(ModelError, match="use graphs=1"):
+        regularized_loss(model, x, y, h=h, graphs=2, **strength)
 
 
 @pytest.mark.slow

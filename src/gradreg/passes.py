@@ -50,6 +50,19 @@ class Pass:
                 gradient, self.x.grad = self.x.grad, None
         return required(gradient)
 
+    def input_gradient_and_losses(self, calls: "Calls") -> tuple[Tensor, Tensor]:
+        """∇ℓ(x), and the losses with a graph for the weights' gradients.
+
+        A compiled model whose first backward kept no graph gives its memory away ever after ("donated buffers") and
+        refuses to be differentiated twice: the losses are then computed once more.
+        """
+        try:
+            return self.input_gradient(differentiable=False), self.losses
+        except RuntimeError as error:
+            if "donated buffer" not in str(error):
+                raise
+        return self.input_gradient(differentiable=False, retain=False), calls.repeat(self, self.x.detach())
+
 
 def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
     """Differentiate in the precision of the forward: autocast would round a float32 pass's gradients to half of it."""

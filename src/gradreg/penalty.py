@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import PrecisionError
+from gradreg.errors import ModelError, PrecisionError
 from gradreg.graphs import Terms, leaves
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, at_least_single, per_image
@@ -194,10 +194,15 @@ class _Difference:
 
     def with_two_graphs(self) -> tuple[Tensor, Tensor]:
         """The slope with the graphs of both its losses."""
-        gradient = self.part.input_gradient(differentiable=False)
+        gradient, losses = self.part.input_gradient_and_losses(self.calls)
+        if losses is not self.part.losses:
+            raise ModelError(
+                "This compiled model keeps no graph after one backward, but graphs=2 needs it: use graphs=1, or set "
+                "torch._functorch.config.donated_buffer = False before the model is compiled."
+            )
         move = self._move(gradient)
         ahead = self._at(move)
-        behind = self.part.losses if self.order == 1 else self._at(-move)
+        behind = losses if self.order == 1 else self._at(-move)
         return gradient, (ahead - behind) / (self.h * self.order)
 
     def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> tuple[Tensor, Tensor]:
@@ -206,17 +211,17 @@ class _Difference:
         Of the penalty's gradient (w/m)·Σ∇s, or (λ/m)·Σ‖∇ℓ‖∇s if squared, all but the sum over ℓ(x + hd) is settled
         before that last pass. One backward does for ∇ℓ(x) and the weights if the coefficient of ℓ(x) is known by then.
         """
-        part = self.part
+        part, losses = self.part, self.part.losses
         rise = strength / self.h / (self.order * len(part.x))
         uniform = not squared and not (isinstance(rise, Tensor) and rise.ndim)
         if self.order == 2 or uniform:
             gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
         else:
-            gradient = part.input_gradient(differentiable=False)
+            gradient, losses = part.input_gradient_and_losses(self.calls)
         if squared:
             rise = rise * self._norm(gradient)
         if self.order == 1 and not uniform:
-            terms.settle(part.losses, share - rise, but=part.x)
+            terms.settle(losses, share - rise, but=part.x)
         move = self._move(gradient)
         with torch.set_grad_enabled(terms.wanted):
             behind = part.losses
