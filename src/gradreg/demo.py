@@ -122,7 +122,7 @@ def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
     table = Table(
         title=title, title_style="", caption="error: within that distance, by the quick attacks", min_width=60
     )
-    headings = ("", "clean error", "l2 error at 1", "l∞ error at 8/255", "mean l2 distance", "training")
+    headings = ("", "clean error", "l2 error at 1", "l∞ error at 8/255", "l2 distance", "training")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "" else "right")
     for recipe, one in found.items():
@@ -130,7 +130,9 @@ def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
         shares = (f"{share:.1%}" for share in (error_share(one.wrong).value, *errors))
         hours = one.subject.hours
         training = "–" if hours is None else f"{3600 * hours:.0f} s"
-        table.add_row(recipe, *shares, f"{mean_distance(one.threats['l2'].attacked):.2f}", training)
+        table.add_row(
+            recipe.removeprefix("mnist5k-"), *shares, f"{mean_distance(one.threats['l2'].attacked):.2f}", training
+        )
     return table
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
 from gradreg.diagnosis.case import Case
-from gradreg.diagnosis.contests import RADII, Contest
+from gradreg.diagnosis.contests import EFFORTS, RADII, Contest
 from gradreg.norms import threat
 
 IMAGES = 20
@@ -40,13 +40,16 @@ def test_an_attack_that_breaks_less_in_a_larger_ball_is_flagged(
     assert flag.evidence["images"] == 12 - last
 
 
-@pytest.mark.parametrize(("more", "severity"), [(0, "info"), (2, "info"), (3, "warning")])
-def test_an_attack_that_breaks_more_with_more_steps_is_flagged(
-    contest: Contest, monkeypatch: pytest.MonkeyPatch, more: int, severity: str
+@pytest.mark.parametrize(
+    ("gains", "last", "severity"),
+    [((0, 0, 0), 0, "info"), ((2, 9, 9), 2, "info"), ((4, 1, 9), 1, "info"), ((3, 3, 3), 3, "warning")],
+)
+def test_an_attack_that_breaks_more_however_many_steps_it_has_is_flagged(
+    contest: Contest, monkeypatch: pytest.MonkeyPatch, gains: tuple[int, ...], last: int, severity: str
 ) -> None:
-    """Ten of twenty at ε, where the contest is then held; up to a tenth more with twice the steps is let pass."""
+    """Ten of twenty at ε, where the contest is then held; it ends with a doubling that gains a tenth or less."""
     once = {(share, 1): count for share, count in zip(RADII, (0, 0, 10, 20, 20), strict=True)}
-    breaks(monkeypatch, once | {(1.0, 2): more})
+    breaks(monkeypatch, once | {(1.0, effort): gain for effort, gain in zip(EFFORTS, gains, strict=True)})
     flag = contest.not_converged()
     assert (flag.code, flag.severity) == ("not-converged", severity)
-    assert (flag.evidence["images"], flag.evidence["radius"]) == (more, 0.5)
+    assert (flag.evidence["images"], flag.evidence["radius"]) == (last, 0.5)

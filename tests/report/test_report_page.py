@@ -100,6 +100,8 @@ def test_the_verdict_says_the_figures_in_words() -> None:
 def test_the_cost_is_said_as_far_as_it_is_known() -> None:
     assert cards([handmade(hours=None)])[0].cost == "What its training cost is not known."
     assert cards([handmade()])[0].cost == "Its training took 2.00 hours."
+    assert cards([handmade(hours=0.05)])[0].cost == "Its training took 3.00 minutes."
+    assert cards([handmade(hours=0.01)])[0].cost == "Its training took 36.0 seconds."
 
 
 def test_the_lowest_error_is_named_with_its_doubts() -> None:

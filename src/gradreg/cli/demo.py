@@ -10,9 +10,9 @@ class Demo:
 
     out: Path = Path("runs/demo")
     """Where its runs, evaluations and report.html go; started again there, it goes on where it was."""
-    images: int = 64
+    images: int = 48
     """Test images to evaluate on."""
-    epochs: int = 5
+    epochs: int = 4
     """Of each training: equal, so that costs compare."""
     seed: int = 0
     data_dir: Path | None = None

@@ -155,12 +155,19 @@ def _summary(clean: Cell, findings: Sequence[Finding], cost: str) -> str:
 
 
 def _cost(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> str:
-    hours, ratio = number(evaluation.subject.hours), number(cost_ratio(evaluation, evaluations))
-    if hours.value is None:
+    hours, ratio = evaluation.subject.hours, number(cost_ratio(evaluation, evaluations))
+    if hours is None:
         return "What its training cost is not known."
     if ratio.value is None or evaluation.subject.objective == "undefended":
-        return f"Its training took {hours.text} hours."
-    return f"Its training took {hours.text} hours, {ratio.text} times as long as without a defence."
+        return f"Its training took {_duration(hours)}."
+    return f"Its training took {_duration(hours)}, {ratio.text} times as long as without a defence."
+
+
+def _duration(hours: float) -> str:
+    for unit, seconds in (("hours", 3600), ("minutes", 60)):
+        if 3600 * hours >= seconds:
+            return f"{number(3600 * hours / seconds).text} {unit}"
+    return f"{number(3600 * hours).text} seconds"
 
 
 def _sorted(model: str, examined: Examined) -> Sorted:
