@@ -1,0 +1,75 @@
+"""`gradreg evaluate`, `report`, `diagnose` and `inspect` as they are typed, on a weights file and on a function."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_model
+from torch import nn
+
+from gradreg.cli import main
+from gradreg.data import Images, load
+from gradreg.diagnosis.broken import broken_models
+from gradreg.digits import trained
+
+DATA = ["--data", "mnist5k"]
+NAMED = ["--architecture", "small", "--set", "mean=0.13", "--set", "std=0.31", *DATA]
+
+
+@cache
+def network() -> nn.Module:
+    images = load("mnist5k").train
+    assert isinstance(images, Images)
+    return trained(images, eps=0.0, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small network after one epoch on digits: hardly robust, but honest."""
+    path = tmp_path_factory.mktemp("weights") / "digits.safetensors"
+    save_model(network(), str(path))
+    return path
+
+
+def status(arguments: list[str]) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_from_weights_to_a_report(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, page = tmp_path / "evaluation", tmp_path / "report.html"
+    few = ["--images", "8", "--attacks", "quick", "--threat", "l2", "--regularity", "local", "--out", str(out)]
+    assert status(["evaluate", str(weights), *NAMED, *few]) == 0
+    facts = json.loads((out / "evaluation.json").read_text())
+    assert len((out / "images.csv").read_text().splitlines()) == 1 + 8
+    assert status(["report", str(out), "-o", str(page)]) == 0
+    assert "digits" in page.read_text()
+    capsys.readouterr()
+    assert status(["report", str(out), "--format", "md"]) == 0
+    clean = facts["summary"]["clean_error_of_the_whole_test_set"]
+    assert f"{100 * clean:.1f} %" in capsys.readouterr().out
+
+
+def test_a_diagnosis_has_an_exit_status(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = tmp_path / "flags.json"
+    few = ["--images", "12", "--eps", "0.1", "-o", str(said)]
+    assert status(["diagnose", str(weights), *NAMED, *few]) == 0
+    assert "no sign of masking in these tests" in capsys.readouterr().out
+    assert json.loads(said.read_text())["flags"]
+    assert status(["diagnose", "test_examination_commands:quantised", *DATA, "--images", "12"]) == 1
+    assert "zero-gradient-margin" in capsys.readouterr().out
+
+
+def test_an_inspection_is_a_picture(weights: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "image.png"
+    few = ["--attacks", "fmn", "--samples", "100", "-o", str(picture)]
+    assert status(["inspect", "3", "--model", str(weights), *NAMED, *few]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def quantised(**_: object) -> nn.Module:
+    """The same network with a rounded input, so that it has no gradient; by name, as a user's own would be."""
+    return broken_models(network())["input quantised"][0]
