@@ -13,16 +13,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import ModelError, PrecisionError
+from gradreg.errors import ModelError
 from gradreg.graphs import Terms, leaves
 from gradreg.losses import cross_entropy
-from gradreg.norms import Threat, ThreatName, at_least_single, per_image
+from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
-from gradreg.penalty_options import Method, Scale, check, form
-
-# The share of a finite difference that rounding may be worth before the call is refused.
-ROUNDING_TOLERANCE = 0.02
+from gradreg.penalty_options import Method, Scale, check, form, refuse_if_rounding_drowns
 
 
 @dataclass(frozen=True)
@@ -236,7 +233,7 @@ class _Difference:
         return self._shrink(gradient) * self.geometry.dual_norm(gradient)
 
     def _move(self, gradient: Tensor) -> Tensor:
-        _refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
+        refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
         return per_image(self.h, self.part.x) * self._shrink(gradient) * self.geometry.ascent(gradient)
 
     def _shrink(self, gradient: Tensor) -> float:
@@ -245,20 +242,3 @@ class _Difference:
     def _at(self, move: Tensor) -> Tensor:
         x = self.part.x.detach()
         return self.calls.repeat(self.part, (x + move).to(x.dtype))
-
-
-def _refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> None:
-    """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
-    kind = part.logits.dtype
-    if kind == at_least_single(kind):
-        return
-    logits = part.logits.detach().float()
-    rounding = torch.finfo(kind).eps * logits.abs().amax(1)
-    safe = (rounding / (ROUNDING_TOLERANCE * slope)).nanmedian().item()
-    smallest = torch.as_tensor(h).min().item()
-    if smallest < safe:
-        name = str(kind).removeprefix("torch.")
-        raise PrecisionError(
-            f"In {name} rounding is worth about {ROUNDING_TOLERANCE * safe / smallest:.0%} of a finite difference over "
-            f"h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
-        )

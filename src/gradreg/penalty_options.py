@@ -5,10 +5,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, PrecisionError
+from gradreg.norms import at_least_single
+from gradreg.passes import Pass
 
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
+
+# The share of a finite difference that rounding may be worth before the call is refused.
+ROUNDING_TOLERANCE = 0.02
 
 
 def form(
@@ -73,3 +78,20 @@ def check(
         raise ConfigError(f"lazy is {lazy} and fraction {fraction}, but they need lazy ≥ 1 and 0 < fraction ≤ 1.")
     if step is None and (lazy > 1 or fraction < 1):
         raise ConfigError("lazy= and fraction= need step=, the number of this training step, to know whose turn it is.")
+
+
+def refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> None:
+    """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
+    kind = part.logits.dtype
+    if kind == at_least_single(kind):
+        return
+    logits = part.logits.detach().float()
+    rounding = torch.finfo(kind).eps * logits.abs().amax(1)
+    safe = (rounding / (ROUNDING_TOLERANCE * slope)).nanmedian().item()
+    smallest = torch.as_tensor(h).min().item()
+    if smallest < safe:
+        name = str(kind).removeprefix("torch.")
+        raise PrecisionError(
+            f"In {name} rounding is worth about {ROUNDING_TOLERANCE * safe / smallest:.0%} of a finite difference over "
+            f"h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
+        )

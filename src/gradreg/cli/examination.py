@@ -3,19 +3,55 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import tyro
 
 
-@dataclass(frozen=True)
-class Evaluate:
+@dataclass(frozen=True, kw_only=True)
+class OfModel:
+    """How a model and its images are named on the command line."""
+
+    data: str | None = None
+    """mnist5k, fashion-mnist, cifar10 or folder:PATH; a run knows its own."""
+    architecture: str | None = None
+    """The network that a weights file is for: any name that `gradreg.build` knows."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An option of that network, as in --set activation=gelu."""
+    seed: int = 0
+    device: str = "auto"
+    data_dir: Path | None = None
+    """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
+
+    def named(self) -> "Named":
+        """The same as the functions behind the commands take it."""
+        return {
+            "data": self.data,
+            "architecture": self.architecture,
+            "options": self.set,
+            "seed": self.seed,
+            "device": self.device,
+            "data_dir": self.data_dir,
+        }
+
+
+class Named(TypedDict):
+    """What `OfModel.named` returns."""
+
+    data: str | None
+    architecture: str | None
+    options: tuple[str, ...]
+    seed: int
+    device: str
+    data_dir: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(OfModel):
     """Examine a model: attacks, bounds, diagnosis and certificates, an image a row; the same command continues it."""
 
     model: tyro.conf.Positional[str]
     """A run directory, a .safetensors file (with --architecture), timm:NAME or package.module:function."""
-    data: str | None = None
-    """mnist5k, fashion-mnist, cifar10 or folder:PATH; a run knows its own."""
     threat: str = "l2,linf"
     """l2, linf or l1, or several of them with commas between."""
     images: int = 1000
@@ -30,17 +66,9 @@ class Evaluate:
     """Standard deviations of the noise to certify with, as 0.25,0.5; none unless told."""
     samples: int = 100_000
     """The most noisy images that a certificate may take."""
-    seed: int = 0
     out: Path | None = None
     """The folder to write; else RUN/evaluation or evaluations/NAME."""
-    architecture: str | None = None
-    """The network that a weights file is for: any name that `gradreg.build` knows."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An option of that network, as in --set activation=gelu."""
     batch_size: int = 100
-    device: str = "auto"
-    data_dir: Path | None = None
-    """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -49,7 +77,6 @@ class Evaluate:
 
         status = carry_out(
             self.model,
-            data=self.data,
             threat=self.threat,
             images=self.images,
             attacks=self.attacks,
@@ -57,41 +84,27 @@ class Evaluate:
             calibration_images=self.calibration_images,
             smoothing=self.smoothing,
             samples=self.samples,
-            seed=self.seed,
             out=self.out,
-            device=self.device,
-            data_dir=self.data_dir,
             batch_size=self.batch_size,
-            architecture=self.architecture,
-            options=self.set,
             console=Console(),
+            **self.named(),
         )
         sys.exit(status)
 
 
-@dataclass(frozen=True)
-class Diagnose:
+@dataclass(frozen=True, kw_only=True)
+class Diagnose(OfModel):
     """Is a model's robustness real? Exit status 0: no sign of masking, 1: suspicious or broken, 3: a proven bug."""
 
     model: tyro.conf.Positional[str]
     """As for `gradreg evaluate`."""
-    data: str | None = None
-    """mnist5k, fashion-mnist, cifar10 or folder:PATH; a run knows its own."""
     threat: Literal["l1", "l2", "linf"] = "linf"
     eps: float | None = None
     """The radius of interest; else 8/255 (linf), 0.5 (l2) or 12 (l1)."""
     images: int = 128
     """Random test images to look at."""
-    seed: int = 0
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """A JSON file for the flags and the verdict."""
-    architecture: str | None = None
-    """The network that a weights file is for: any name that `gradreg.build` knows."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An option of that network, as in --set activation=gelu."""
-    device: str = "auto"
-    data_dir: Path | None = None
-    """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -100,31 +113,24 @@ class Diagnose:
 
         status = diagnose_named(
             self.model,
-            data=self.data,
             threat=self.threat,
             eps=self.eps,
             images=self.images,
-            seed=self.seed,
             output=self.output,
-            device=self.device,
-            data_dir=self.data_dir,
-            architecture=self.architecture,
-            options=self.set,
             console=Console(),
+            **self.named(),
         )
         sys.exit(status)
 
 
-@dataclass(frozen=True)
-class Inspect:
+@dataclass(frozen=True, kw_only=True)
+class Inspect(OfModel):
     """Look at one image: its nearest adversarial image by each attack, its bounds and its certificate, as PNG."""
 
     image: tyro.conf.Positional[str]
     """The path of an image of the model's input size, or a position in the test set."""
     model: str
     """As for `gradreg evaluate`."""
-    data: str | None = None
-    """The data set whose classes the model knows; a run knows its own."""
     threat: Literal["l1", "l2", "linf"] = "l2"
     attacks: str | None = None
     """Names with commas between; else every attack on the threat."""
@@ -137,14 +143,6 @@ class Inspect:
     regularity: Path | None = None
     """A saved Regularity for the bounds; else one is estimated around the image."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("inspection.png")
-    seed: int = 0
-    architecture: str | None = None
-    """The network that a weights file is for: any name that `gradreg.build` knows."""
-    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An option of that network, as in --set activation=gelu."""
-    device: str = "auto"
-    data_dir: Path | None = None
-    """Where data sets lie; else $GRADREG_DATA, else the user's cache folder."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -154,7 +152,6 @@ class Inspect:
         status = inspect_named(
             self.image,
             self.model,
-            data=self.data,
             label=self.label,
             threat=self.threat,
             attacks=None if self.attacks is None else self.attacks.replace(" ", "").split(","),
@@ -162,12 +159,8 @@ class Inspect:
             n=self.samples,
             regularity=self.regularity,
             output=self.output,
-            seed=self.seed,
-            device=self.device,
-            data_dir=self.data_dir,
-            architecture=self.architecture,
-            options=self.set,
             console=Console(),
+            **self.named(),
         )
         sys.exit(status)
 
