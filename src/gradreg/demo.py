@@ -120,19 +120,23 @@ def demo(
 def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
     title = f"small network, mnist5k, {images} random test images, seed {seed}"
     table = Table(
-        title=title, title_style="", caption="error: within that distance, by the quick attacks", min_width=60
+        title=title,
+        title_style="",
+        caption="errors, clean and within that distance; mean distance in l2; mean gradient of the margin",
+        min_width=60,
     )
-    headings = ("", "clean error", "l2 error at 1", "l∞ error at 8/255", "l2 distance", "training")
+    headings = ("", "clean", "l2 1", "l∞ 8/255", "distance", "‖∇ℓ‖₂", "training")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "" else "right")
     for recipe, one in found.items():
         errors = [error_share(one.threats[name].attacked.distance <= RADII[name]).value for name in ("l2", "linf")]
         shares = (f"{share:.1%}" for share in (error_share(one.wrong).value, *errors))
         hours = one.subject.hours
+        bounded = one.threats["l2"].bounded
+        slope = "–" if bounded is None else f"{float(bounded.gradient_norm.mean()):.2f}"
         training = "–" if hours is None else f"{3600 * hours:.0f} s"
-        table.add_row(
-            recipe.removeprefix("mnist5k-"), *shares, f"{mean_distance(one.threats['l2'].attacked):.2f}", training
-        )
+        distance = f"{mean_distance(one.threats['l2'].attacked):.2f}"
+        table.add_row(recipe.removeprefix("mnist5k-"), *shares, distance, slope, training)
     return table
 
 
