@@ -114,11 +114,15 @@ def leaders(evaluations: Sequence[Evaluation]) -> list[str]:
         (first, best), (second, next_best) = ranked[:2]
         told_apart = first.high < second.low
         level, word, _ = judged(best.threats[threat].flags)
+        one, other = f"“{best.subject.name}”", f"“{next_best.subject.name}”"
+        if first.value == second.value:
+            found = f"{one} and {other} share the lowest error, {percent(first.value)}"
+        else:
+            found = f"{one} has the lowest error, {percent(first.value)}; {other} follows with {percent(second.value)}"
         sentences.append(
-            f"Within {THREAT_SIGNS[threat]} distance {radius_name(radii[-1])}, “{best.subject.name}” has the lowest "
-            f"error, {percent(first.value)}; “{next_best.subject.name}” follows with {percent(second.value)}"
+            f"Within {THREAT_SIGNS[threat]} distance {radius_name(radii[-1])}, {found}"
             + ("." if told_apart else f", and on {first.n:,} images their 95 % intervals overlap.")
-            + ("" if level == "clear" else f" But the diagnosis of “{best.subject.name}” says: {word}.")
+            + ("" if level == "clear" else f" But the diagnosis of {one} says: {word}.")
         )
     return sentences
 
