@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
-from gradreg.diagnosis import Flag, diagnose, verdict
+from gradreg.diagnosis import Flag, command, diagnose, verdict
 from gradreg.diagnosis.command import carry_out, status
 from gradreg.diagnosis.flags import make
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
@@ -175,3 +175,16 @@ def test_a_contradicted_certificate_has_a_status_of_its_own() -> None:
     bad = make("randomised", "error", "…")
     assert status([bad]) == 1
     assert status([bad, make("certificate-contradicted", "error", "…")]) == 3
+
+
+def test_the_command_holds_proofs_against_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prover that claims radius 1 for everything is contradicted by any adversarial image: a bug, status 3."""
+    x, y = some_digits(8)
+    console = Console(file=StringIO(), width=200, record=True)
+    monkeypatch.setattr(command, "sound_radius", lambda model, x, y, threat: torch.ones(len(x)))
+    assert carry_out(perceptron(), x, y, console=console, eps=RADIUS, sound=True) == 3
+    assert "certificate-contradicted" in console.export_text()
+    monkeypatch.setattr(command, "sound_radius", lambda model, x, y, threat: torch.zeros(len(x)))
+    assert carry_out(perceptron(), x, y, console=console, eps=RADIUS, sound=True) == 0
+    with pytest.raises(ConfigError, match="bare function"):
+        carry_out(lambda x: perceptron()(x), x, y, console=console, sound=True)

@@ -105,6 +105,8 @@ class Diagnose(OfModel):
     """Random test images to look at."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """A JSON file for the flags and the verdict."""
+    sound: bool = False
+    """Hold radii that are proved against attacks: needs auto_LiRPA, and minutes."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -117,6 +119,7 @@ class Diagnose(OfModel):
             eps=self.eps,
             images=self.images,
             output=self.output,
+            sound=self.sound,
             console=Console(),
             **self.named(),
         )

@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
 
+from gradreg.bounds import sound_radius
 from gradreg.diagnosis.diagnose import IMAGES, diagnose
 from gradreg.diagnosis.flags import Flag, Severity, Verdict, is_proven_bug, verdict
 from gradreg.errors import ConfigError
@@ -61,8 +62,12 @@ def carry_out(
     seed: int = 0,
     images: int = IMAGES,
     output: Path | None = None,
+    sound: bool = False,
 ) -> int:
-    """Diagnose, print, and return the exit status; `output` is a JSON file for the flags and the verdict."""
+    """Diagnose, print, and return the exit status; `output` is a JSON file for the flags and the verdict.
+
+    With `sound`, radii that auto_LiRPA proves for the images are held against the attacks.
+    """
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}.")
     columns = TextColumn("diagnosing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
@@ -72,7 +77,19 @@ def carry_out(
         def progress(done: int, total: int) -> None:
             bars.update(bar, completed=done, total=total)
 
-        flags = diagnose(model, x, y, threat=threat, eps=eps, topk=topk, seed=seed, images=images, progress=progress)
+        proved = _proved(model, x, y, threat) if sound else None
+        flags = diagnose(
+            model,
+            x,
+            y,
+            threat=threat,
+            eps=eps,
+            topk=topk,
+            seed=seed,
+            images=images,
+            sound=proved,
+            progress=progress,
+        )
     result = verdict(flags)
     console.print(flag_table(flags, f"{name}, {threat}, {min(images, len(x))} images"))
     _advise(flags, console)
@@ -80,6 +97,12 @@ def carry_out(
     if output is not None:
         _write(output, flags, result)
     return status(flags)
+
+
+def _proved(model: Model, x: Tensor, y: Tensor, threat: ThreatName) -> Tensor:
+    if not isinstance(model, nn.Module):
+        raise ConfigError("Radii are proved of an nn.Module, but the model is a bare function: leave sound out.")
+    return sound_radius(model, x, y, threat=threat)
 
 
 def status(flags: list[Flag]) -> int:
