@@ -36,6 +36,10 @@ class Draws:
         source = torch.Generator(like.device).manual_seed(generator(stream, *self.key).initial_seed())
         return sampler(whole, source)[self.share]
 
+    def number(self, stream: str) -> float:
+        """One number for the step, uniform in [-1, 1), the same in every process."""
+        return 2 * torch.rand((), generator=generator(stream, *self.key)).item() - 1
+
 
 @dataclass(frozen=True)
 class Moment:

