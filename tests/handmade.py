@@ -1,5 +1,6 @@
 """Evaluations small enough to be checked by hand; the report's tests and the storage's stand on them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -8,6 +9,7 @@ from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import (
     Attacked,
     Bounded,
+    Confirmed,
     Evaluation,
     Examined,
     Gallery,
@@ -59,6 +61,19 @@ def handmade(name: str = "by hand", objective: str = "gradient", hours: float | 
 def renamed(evaluation: Evaluation, name: str, **changes: object) -> Evaluation:
     """The same under another name."""
     return replace(evaluation, subject=replace(evaluation.subject, name=name, **changes))  # type: ignore[arg-type]
+
+
+def confirmation(eps: float, broken: Sequence[int], version: str = "standard") -> Confirmed:
+    """An AutoAttack on the ten images that broke these, with 800 forwards and 400 backwards an image."""
+    robust = torch.ones(10, dtype=torch.bool)
+    robust[list(broken)] = False
+    return Confirmed("autoattack", version, eps, robust, 800.0, 400.0, 60.0)
+
+
+def confirmed(evaluation: Evaluation, threat: str, *found: Confirmed) -> Evaluation:
+    """The same with these confirmations of a threat."""
+    examined = replace(evaluation.threats[threat], confirmed=found)
+    return replace(evaluation, threats={**evaluation.threats, threat: examined})
 
 
 def _examined(threat: str, distance: torch.Tensor) -> Examined:

@@ -86,8 +86,10 @@ def test_a_step_holds_one_graph_at_a_time() -> None:
     assert share(lam=0.1, graphs=2) > 1.9
 
 
-def test_the_table_of_training_costs() -> None:
-    costs = {cost.name: cost for cost in training_costs("small", batch_size=8, rounds=1)}
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_table_of_training_costs(channels_last: bool) -> None:
+    found = training_costs("small", batch_size=8, rounds=1, channels_last=channels_last)
+    costs = {cost.name: cost for cost in found}
     assert costs["plain"].seconds == costs["plain"].flops == costs["plain"].memory == 1.0
     for name, forwards in (
         ("penalty", 6),

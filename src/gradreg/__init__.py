@@ -64,6 +64,7 @@ _ROOMS = (
     "evaluation",
     "losses",
     "models",
+    "networks",
     "norms",
     "objectives",
     "recipes",

@@ -19,7 +19,8 @@ from rich.table import Table
 
 from gradreg.errors import GradregError
 from gradreg.evaluation.files import load
-from gradreg.evaluation.record import Evaluation, error_share
+from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.shares import share_of
 from gradreg.evaluation.summary import mean_distance
 
 # The longest first, so that no core is idle at the end.
@@ -129,8 +130,8 @@ def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "" else "right")
     for recipe, one in found.items():
-        errors = [error_share(one.threats[name].attacked.distance <= RADII[name]).value for name in ("l2", "linf")]
-        shares = (f"{share:.1%}" for share in (error_share(one.wrong).value, *errors))
+        errors = [share_of(one.threats[name].attacked.distance <= RADII[name]).value for name in ("l2", "linf")]
+        shares = (f"{share:.1%}" for share in (share_of(one.wrong).value, *errors))
         hours = one.subject.hours
         bounded = one.threats["l2"].bounded
         slope = "–" if bounded is None else f"{float(bounded.gradient_norm.mean()):.2f}"

@@ -17,7 +17,7 @@ from gradreg.errors import DataError
 from gradreg.evaluation.files import load, save
 from gradreg.evaluation.record import Evaluation
 from gradreg.smoothing.intervals import clopper_pearson
-from handmade import handmade
+from handmade import confirmation, confirmed, handmade
 
 HOSTILE = 'a,b"c"\r\nd\te</script><script>alert(1)</script> ‖∇ℓ‖ \udc80'
 
@@ -25,7 +25,7 @@ HOSTILE = 'a,b"c"\r\nd\te</script><script>alert(1)</script> ‖∇ℓ‖ \udc80'
 def same(a: Any, b: Any) -> bool:
     """Equal to the bit, NaN included, and of the same types."""
     if isinstance(a, Tensor):
-        bits = {8: torch.int64, 4: torch.int32, 2: torch.int16}[a.element_size()]
+        bits = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}[a.element_size()]
         return isinstance(b, Tensor) and a.dtype == b.dtype and torch.equal(a.view(bits), b.view(bits))
     if is_dataclass(a):
         return type(a) is type(b) and all(same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
@@ -115,6 +115,30 @@ def test_what_came_later_may_be_left_out(tmp_path: Path) -> None:
     path = saved(handmade(), tmp_path) / "evaluation.json"
     content = json.loads(path.read_text())
     del content["notes"], content["settings"]["topk"]
+    path.write_text(json.dumps(content))
+    assert same(load(tmp_path), handmade())
+
+
+def test_confirmations_are_columns_and_older_files_have_none(tmp_path: Path) -> None:
+    """Two radii of a threat are two columns of it; a file of before they were thought of loads without."""
+    found = confirmation(0.25, [0, 1, 2]), confirmation(0.5, [0, 1, 2, 7])
+    evaluation = confirmed(handmade(), "l2", *found)
+    save(evaluation, tmp_path)
+    assert same(load(tmp_path), evaluation)
+    with (tmp_path / "images.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = list(rows[0])
+    assert names[names.index("l2.omega_bound") + 1 :][:3] == [
+        "l2.autoattack[0.25]",
+        "l2.autoattack[0.5]",
+        "linf.distance",
+    ]
+    assert "".join(row["l2.autoattack[0.5]"] for row in rows) == "0001111011"
+    path = saved(handmade(), tmp_path) / "evaluation.json"
+    content = json.loads(path.read_text())
+    assert "confirmed" not in content["summary"]["threats"]["l2"]
+    for examined in content["threats"].values():
+        assert examined.pop("confirmed") == []
     path.write_text(json.dumps(content))
     assert same(load(tmp_path), handmade())
 

@@ -171,6 +171,23 @@ def test_jitter_gives_each_image_its_own_step() -> None:
     assert len(drawn.unique()) == 8
 
 
+def test_jitter_by_step_is_the_penalty_with_that_h_at_the_price_of_a_fixed_one() -> None:
+    model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.GELU(), nn.Linear(8, 5)), images()
+    drawn = moment().draws.number("h")
+    assert -1 <= drawn < 1
+    assert moment(share=slice(2, 4)).draws.number("h") == drawn, "micro-batches and processes share the step's h"
+    jittered = Gradient(eps=0.5, h=0.1, h_jitter=0.5, jitter="step")
+    expected = regularized_loss(model, x, y, eps=0.5, h=0.1 * (1 + 0.5 * drawn))
+    assert_close(jittered(model, x, y, moment()).loss, expected.loss)
+
+    def flops(objective: Objective) -> int:
+        with FlopCounterMode(display=False) as counter:
+            objective(model, x, y, moment()).backward()
+        return int(counter.get_total_flops())
+
+    assert flops(jittered) == flops(Gradient(eps=0.5, h=0.1)) < flops(Gradient(eps=0.5, h=0.1, h_jitter=0.5))
+
+
 def test_noise_alone_is_plain_training_on_noisy_images() -> None:
     model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images()
     noise = moment().draws.sample("noise", x, lambda like, source: like.normal_(generator=source))
@@ -194,6 +211,7 @@ def test_label_smoothing_spreads_the_label() -> None:
         ({"eps": 1.0, "h": 0.0}, "h is 0.0"),
         ({"eps": 1.0, "ramp_epochs": -1.0}, r"ramp_epochs is -1.0, but a ramp takes 0 or more epochs\."),
         ({"eps": 1.0, "h_jitter": 1.0}, r"h_jitter is 1.0, but it is a share of h, 0 ≤ h_jitter < 1\."),
+        ({"eps": 1.0, "jitter": "batch"}, "jitter is 'batch', but it is 'image' or 'step'"),
         ({"eps": 1.0, "h_start": 0.1}, "A ramp of h needs both h_start"),
         ({"eps": 1.0, "h_start": -0.1, "h_ramp_epochs": 2.0}, "every h is positive"),
     ],

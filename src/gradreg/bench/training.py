@@ -38,7 +38,12 @@ class Cost:
 
 
 def training_costs(
-    model_name: str, batch_size: int, rounds: int, activation: str | None = None, compiled: bool = False
+    model_name: str,
+    batch_size: int,
+    rounds: int,
+    activation: str | None = None,
+    compiled: bool = False,
+    channels_last: bool = False,
 ) -> list[Cost]:
     """Every kind of step, interleaved; a lazy step stands for the mean over a whole cycle."""
     with torch.random.fork_rng(devices=[]):
@@ -46,6 +51,9 @@ def training_costs(
         model = build(model_name, classes=10, **({"activation": activation} if activation else {}))
         x = torch.rand(batch_size, *SHAPES[model_name])
         y = torch.randint(0, 10, (batch_size,))
+    if channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        x = x.contiguous(memory_format=torch.channels_last)
     steps = _steps(model, x, y) | (_compiled_steps(model, x, y) if compiled else {})
     times = measure.seconds(steps | {LOADING: _loading(SHAPES[model_name], batch_size)}, rounds)
     uncounted = ("double backprop", *(name for name in steps if name.endswith("compiled")))

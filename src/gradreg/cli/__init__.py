@@ -9,6 +9,7 @@ from tyro.conf import subcommand
 from gradreg.cli.bench import Bench
 from gradreg.cli.demo import Demo
 from gradreg.cli.examination import Diagnose, Evaluate, Inspect, Report
+from gradreg.cli.networks import Networks, Ship
 from gradreg.cli.training import Data, Models, Recipes, Train
 from gradreg.errors import GradregError
 
@@ -22,6 +23,8 @@ Command = (
     | Annotated[Diagnose, subcommand("diagnose")]
     | Annotated[Inspect, subcommand("inspect")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Networks, subcommand("networks")]
+    | Annotated[Ship, subcommand("ship")]
     | Annotated[Bench, subcommand("bench")]
 )
 

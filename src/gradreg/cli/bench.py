@@ -20,6 +20,8 @@ class BenchTraining:
     threads: int = 1
     compiled: bool = False
     """Also time the network behind torch.compile: needs a C++ compiler and a minute or more."""
+    channels_last: bool = False
+    """Weights and images in the order in memory that the CIFAR-10 recipes train in."""
 
     def run(self) -> None:
         import torch
@@ -28,8 +30,11 @@ class BenchTraining:
         from gradreg.bench.training import table, training_costs
 
         torch.set_num_threads(self.threads)
-        costs = training_costs(self.model, self.batch_size, self.rounds, self.activation, self.compiled)
-        title = f"{self.model}, batch {self.batch_size}, {self.threads} thread(s), torch {torch.__version__}"
+        costs = training_costs(
+            self.model, self.batch_size, self.rounds, self.activation, self.compiled, self.channels_last
+        )
+        layout = ", channels last" if self.channels_last else ""
+        title = f"{self.model}{layout}, batch {self.batch_size}, {self.threads} thread(s), torch {torch.__version__}"
         Console().print(table(costs, title))
 
 

@@ -51,7 +51,8 @@ class Evaluate(OfModel):
     """Examine a model: attacks, bounds, diagnosis and certificates, an image a row; the same command continues it."""
 
     model: tyro.conf.Positional[str]
-    """A run directory, a .safetensors file (with --architecture), timm:NAME or package.module:function."""
+    """A run directory, a name that `gradreg networks` lists, a .safetensors file (with --architecture), timm:NAME or
+    package.module:function."""
     threat: str = "l2,linf"
     """l2, linf or l1, or several of them with commas between."""
     images: int = 1000
@@ -66,6 +67,9 @@ class Evaluate(OfModel):
     """Standard deviations of the noise to certify with, as 0.25,0.5; none unless told."""
     samples: int = 100_000
     """The most noisy images that a certificate may take."""
+    autoattack: str = ""
+    """Radii to confirm by the reference AutoAttack, as linf=8/255,l2=0.5: needs pyautoattack, and much time."""
+    autoattack_version: Literal["standard", "plus"] = "standard"
     out: Path | None = None
     """The folder to write; else RUN/evaluation or evaluations/NAME."""
     batch_size: int = 100
@@ -84,6 +88,8 @@ class Evaluate(OfModel):
             calibration_images=self.calibration_images,
             smoothing=self.smoothing,
             samples=self.samples,
+            autoattack=self.autoattack,
+            autoattack_version=self.autoattack_version,
             out=self.out,
             batch_size=self.batch_size,
             console=Console(),
@@ -182,9 +188,16 @@ class Report:
     """A folder to draw figures to, as SVG, PNG and PDF."""
     paper: bool = False
     """Show the paper's own figures beside, marked as quoted."""
+    fill: Path | None = None
+    """Instead: a Markdown page whose marked tables are made again from the evaluations that it names."""
 
     def run(self) -> None:
         from rich.console import Console
+
+        if self.fill is not None:
+            from gradreg.report.command import fill_page
+
+            sys.exit(fill_page(self.fill, self.evaluations, Console()))
 
         from gradreg.report.command import carry_out
 

@@ -1,7 +1,7 @@
 """What `gradreg evaluate` does."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from gradreg.evaluation.options import threats_from
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.runner import evaluate
 from gradreg.evaluation.subject import SUFFIX, open_subject
+from gradreg.norms import ThreatName
 from gradreg.training import toml
 from gradreg.training.processes import joined, speaks
 
@@ -30,6 +31,8 @@ def carry_out(
     calibration_images: int,
     smoothing: str,
     samples: int,
+    autoattack: str = "",
+    autoattack_version: str = "standard",
     seed: int,
     out: Path | None,
     device: str,
@@ -40,7 +43,7 @@ def carry_out(
     console: Console,
 ) -> int:
     """Evaluate, and return the exit status: 0, 3 if the diagnosis proves a bug, 130 after an interruption."""
-    folder = out or default_folder(model)
+    folder, confirmed = out or default_folder(model), radii(autoattack)
     with joined(device) as processes:
         opened = open_subject(
             model,
@@ -61,6 +64,8 @@ def carry_out(
                 calibration_images=calibration_images,
                 smoothing=numbers(smoothing),
                 samples=samples,
+                autoattack=confirmed,
+                autoattack_version=autoattack_version,
                 seed=seed,
                 batch_size=batch_size,
                 subject=opened.subject,
@@ -79,7 +84,7 @@ def carry_out(
 def default_folder(model: str) -> Path:
     """RUN/evaluation for a run (evaluation-last for its last weights), evaluations/NAME for anything else."""
     path = Path(model)
-    if path.is_dir():
+    if (path / "config.toml").is_file():
         return path / "evaluation"
     if model.endswith(SUFFIX) and (path.parent / "config.toml").is_file():
         return path.parent / f"evaluation-{path.stem}"
@@ -93,6 +98,21 @@ def numbers(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ConfigError(f"{text!r} are no numbers with commas between, as in 0.25,0.5.") from None
+
+
+def radii(text: str) -> Mapping[ThreatName, Sequence[float]]:
+    """Radii by threat, as in linf=8/255,l2=0.5; whether they can be confirmed is seen later."""
+    found: dict[str, list[float]] = {}
+    for part in filter(str.strip, text.split(",")):
+        threat, _, radius = part.partition("=")
+        above, slash, below = radius.partition("/")
+        try:
+            found.setdefault(threat.strip(), []).append(float(above) / (float(below) if slash else 1.0))
+        except (ValueError, ZeroDivisionError):
+            raise ConfigError(
+                f"{part.strip()!r} is no threat and radius to confirm: write them as in --autoattack linf=8/255,l2=0.5."
+            ) from None
+    return found  # type: ignore[return-value]
 
 
 def _status(evaluation: Evaluation) -> int:

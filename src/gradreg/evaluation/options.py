@@ -1,7 +1,8 @@
 """What is examined and how thoroughly; refused before any work is done if it cannot mean anything."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import get_args
 
@@ -13,6 +14,9 @@ from gradreg.smoothing.certificates import Settings as SmoothingSettings
 
 # Radii at which the smoothed classifier is certified.
 RADII = tuple(step / 4 for step in range(1, 9))
+
+# AutoAttack's third version is for randomised models, which are refused.
+AUTOATTACK_VERSIONS = ("standard", "plus")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,9 @@ class Options:
     seed: int = 0
     batch_size: int = 100
     diagnosis: bool = True
+    autoattack: Mapping[ThreatName, tuple[float, ...]] = field(default_factory=dict)
+    """Radii of each threat at which the reference AutoAttack is asked too."""
+    autoattack_version: str = "standard"
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.threats if name not in THREATS]
@@ -51,6 +58,26 @@ class Options:
             raise ConfigError(f"smoothing is {list(self.smoothing)}, but each σ is certified once.")
         for sigma in self.smoothing:
             SmoothingSettings(sigma, self.alpha, self.samples, 1, self.radii, "sequential", 1, self.seed, False)
+        self._check_autoattack()
+
+    def _check_autoattack(self) -> None:
+        others = [threat for threat in self.autoattack if threat not in self.threats]
+        if others:
+            raise ConfigError(
+                f"autoattack is asked for {others[0]!r}, but the evaluation is of {' and '.join(self.threats)}: "
+                f"examine {others[0]} too (--threat), or leave it out."
+            )
+        for threat, radii in self.autoattack.items():
+            # As they are named in the table.
+            distinct = {f"{radius:g}" for radius in radii}
+            if len(distinct) < len(radii) or not all(0 < radius < math.inf for radius in radii):
+                raise ConfigError(
+                    f"autoattack is to confirm {threat} at {list(radii)}, but radii are above 0 and finite, each once."
+                )
+        if self.autoattack_version not in AUTOATTACK_VERSIONS:
+            raise ConfigError(
+                f"autoattack_version is {self.autoattack_version!r}, but it is one of {', '.join(AUTOATTACK_VERSIONS)}."
+            )
 
     @property
     def attacks_name(self) -> str:
@@ -58,7 +85,7 @@ class Options:
         return self.attacks if isinstance(self.attacks, str) else ",".join(self.attacks)
 
     def key(self) -> str:
-        """What every stage depends on; a threat or a σ more leaves the finished stages as they are."""
+        """What every stage depends on; a threat, a σ or a confirmation more leaves finished stages as they are."""
         return repr((self.attacks_name, self.regularity, self.seed))
 
     def smoothing_key(self, sigma: float) -> str:
@@ -70,3 +97,13 @@ def threats_from(threat: ThreatName | str | Sequence[str]) -> tuple[ThreatName, 
     """Threats by name, alone, with commas between, or as a sequence; whether they exist is seen later."""
     names = threat.split(",") if isinstance(threat, str) else threat
     return tuple(name.strip() for name in names)  # type: ignore[misc]
+
+
+def radii_from(autoattack: Mapping[ThreatName, Sequence[float]] | None) -> dict[ThreatName, tuple[float, ...]]:
+    """The radii to confirm by threat; whether they can be is seen later."""
+    try:
+        return {threat: tuple(float(radius) for radius in radii) for threat, radii in (autoattack or {}).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigError(
+            f"autoattack is {autoattack!r}, but it gives each threat a list of radii, as in {{'linf': [8 / 255]}}."
+        ) from None

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradreg.bounds.validity import Violations, violations
 from gradreg.diagnosis.flags import Flag
+from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import ThreatName
 
 # Radii at which robust error is quoted: those of the paper's tables and of the leaderboards.
@@ -30,7 +31,7 @@ class Subject:
 
     name: str
     source: str
-    """What the user pointed at: a run directory, a weights file, a name."""
+    """What the user pointed at: a run directory, a shipped network, a weights file, a name."""
     architecture: str
     parameters: int
     objective: str | None = None
@@ -120,6 +121,22 @@ class Gallery:
 
 
 @dataclass(frozen=True)
+class Confirmed:
+    """What a reference attack makes of the images at one radius."""
+
+    attack: str
+    """Always "autoattack" so far."""
+    version: str
+    eps: float
+    robust: Tensor
+    """Images that are right before and after it."""
+    forwards: float
+    """Mean over the images, since the reference does not say which of them it propagates."""
+    backwards: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Examined:
     """All that was found out about one threat."""
 
@@ -130,6 +147,7 @@ class Examined:
     refusal: str
     flags: tuple[Flag, ...]
     gallery: Gallery | None = None
+    confirmed: tuple[Confirmed, ...] = ()
 
     def omega_validity(self) -> Violations | None:
         """How the ω-bound fared against the attacks."""
@@ -138,6 +156,31 @@ class Examined:
     def lipschitz_validity(self) -> Violations | None:
         """How the L-bound fared against the attacks."""
         return violations(self.bounded.lipschitz_bound, self.attacked.distance) if self.bounded else None
+
+    def robust(self, eps: float) -> Tensor:
+        """Images that our attacks did not break within ε, in the precision of the distances."""
+        distance = self.attacked.distance
+        return distance > torch.tensor(eps, dtype=distance.dtype)
+
+    def worst_case(self, eps: float) -> Tensor:
+        """Images that nothing broke within ε: neither our attacks nor a reference attack at this radius or less."""
+        robust = self.robust(eps)
+        for confirmed in self.confirmed:
+            if confirmed.eps <= eps:
+                robust = robust & confirmed.robust
+        return robust
+
+    def robust_accuracy(self, eps: float) -> Share:
+        """The share of images of the worst case, with its interval."""
+        return share_of(self.worst_case(eps))
+
+    def missed(self, confirmed: Confirmed) -> Tensor:
+        """Images that the reference broke and our attacks did not: their distances are longer than they should be."""
+        return self.robust(confirmed.eps) & ~confirmed.robust
+
+    def gained(self, confirmed: Confirmed) -> Tensor:
+        """Images that our attacks broke within the radius and the reference did not."""
+        return confirmed.robust & ~self.robust(confirmed.eps)
 
 
 @dataclass(frozen=True)
@@ -197,21 +240,3 @@ class Evaluation:
         from gradreg.diagnosis import is_proven_bug
 
         return any(is_proven_bug(list(examined.flags)) for examined in self.threats.values())
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of n images and its 95 % Clopper-Pearson interval, for the choice of images."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
-def error_share(fails: Tensor) -> Share:
-    """The share of images that fail, with its interval."""
-    from gradreg.smoothing.intervals import clopper_pearson
-
-    hits, n = int(torch.count_nonzero(fails)), len(fails)
-    return Share(hits / n, *clopper_pearson(hits, n), n)

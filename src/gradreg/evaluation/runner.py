@@ -1,6 +1,6 @@
 """All examinations of a model, one after the other, and the record of what they found."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +13,11 @@ from gradreg.attacks.suite import SuiteName
 from gradreg.bounds.estimate import Method
 from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
-from gradreg.evaluation import attacking, bounding, certifying
+from gradreg.evaluation import attacking, bounding, certifying, confirming
 from gradreg.evaluation.files import save
 from gradreg.evaluation.material import Data, Material, gathered
 from gradreg.evaluation.network import check_fits, describe, device_of, weights_key
-from gradreg.evaluation.options import RADII, Options, threats_from
+from gradreg.evaluation.options import RADII, Options, radii_from, threats_from
 from gradreg.evaluation.origin import origin
 from gradreg.evaluation.record import Evaluation, Examined, Settings, Subject, TestSet
 from gradreg.evaluation.state import State
@@ -46,6 +46,8 @@ def evaluate(
     samples: int = 100_000,
     radii: Sequence[float] = RADII,
     diagnosis: bool = True,
+    autoattack: Mapping[ThreatName, Sequence[float]] | None = None,
+    autoattack_version: str = "standard",
     seed: int = 0,
     batch_size: int = 100,
     name: str | None = None,
@@ -56,8 +58,9 @@ def evaluate(
     """How robust a model is, on `images` random images of a test set: attacks, bounds, diagnosis, certificates.
 
     `data` is a data set of `gradreg.data`, a part of one, (images, labels), or a loader of such pairs. The bounds need
-    training images, which only a whole data set has: else pass `calibration`. `smoothing` are the σ to certify with.
-    The model is left where and as it is.
+    training images, which only a whole data set has: else pass `calibration`. `smoothing` are the σ to certify with,
+    `autoattack` the radii of each threat at which the reference AutoAttack is asked too, as {"linf": [8 / 255]}. The
+    model is left where and as it is.
 
     With `folder`, what is finished is kept there and the same call continues it; at the end it holds the files that
     `gradreg.evaluation.load` reads. Under torchrun, processes share the images, and each returns the evaluation.
@@ -73,6 +76,8 @@ def evaluate(
         seed=seed,
         batch_size=batch_size,
         diagnosis=diagnosis,
+        autoattack=radii_from(autoattack),
+        autoattack_version=autoattack_version,
     )
     classifier = Classifier.of(model)
     subject = subject or describe(classifier, name)
@@ -105,6 +110,7 @@ def _evaluate(
     state = State(folder, about, origin(processes.device), processes.first)
     processes.wait()
     work = Work(classifier, material, options, processes, state, Teller(console if processes.first else None))
+    confirming.check(work, classes)
     found = _examined(work, subject, material.classes or tuple(str(label) for label in range(classes)))
     if keep and processes.first:
         save(found, folder)
@@ -148,7 +154,13 @@ def _threat(work: Work, name: ThreatName) -> Examined:
     flags = bounding.diagnosis(work, name, attacks, bounds).flags if work.options.diagnosis else ()
     if work.options.diagnosis:
         work.teller.diagnosed(name, flags)
-    return Examined(name, attacks.attacked, bounds.bounded, bounds.refusal, flags, attacking.gallery(work, attacks))
+    gallery = attacking.gallery(work, attacks)
+    examined = Examined(name, attacks.attacked, bounds.bounded, bounds.refusal, flags, gallery)
+    for eps in work.options.autoattack.get(name, ()):
+        confirmed = confirming.confirmation(work, name, eps)
+        examined = replace(examined, confirmed=(*examined.confirmed, confirmed))
+        work.teller.confirmed(examined, confirmed, work.options.attacks_name)
+    return examined
 
 
 def _explained(work: Work, stage: Callable[[], T], threat: ThreatName | None = None) -> T:

@@ -47,9 +47,9 @@ class State:
 
     def load(self, stage: str, kind: type[T]) -> T | None:
         """The result of a stage, if it was finished."""
-        path = self.path(f"{stage}.done.safetensors")
-        if not path.is_file():
+        if not self.finished(stage):
             return None
+        path = self.path(f"{stage}.done.safetensors")
         tensors, facts = storage.read(path, _STAGE)
         try:
             value: T = join(kind, facts["value"], tensors)
@@ -62,6 +62,10 @@ class State:
         if self.writes:
             plain, tensors = split(value)
             storage.write(self.path(f"{stage}.done.safetensors"), _STAGE, tensors, {"value": plain})
+
+    def finished(self, stage: str) -> bool:
+        """Whether a stage was finished."""
+        return self.path(f"{stage}.done.safetensors").is_file()
 
     def path(self, name: str) -> Path:
         """A file for work that is half done."""

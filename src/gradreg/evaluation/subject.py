@@ -1,4 +1,4 @@
-"""What `gradreg evaluate` is pointed at: a run directory, a weights file, `timm:NAME` or `package.module:function`."""
+"""What `gradreg evaluate` is pointed at: a run directory, a shipped network, a weights file or a name in other code."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model
 from torch import nn
 
+from gradreg import networks
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
 from gradreg.errors import ConfigError, ModelError
@@ -50,9 +51,10 @@ def open_subject(
     """The network that `model` points at, and the data set: the run's own unless `data` names another.
 
     A weights file does not say what it is for, so `architecture` does, by any name that `gradreg.build` knows;
-    `options` are the network's. A run needs neither, but one whose network was made in Python does.
+    `options` are the network's. A run needs neither, but one whose network was made in Python does. A shipped network
+    is a run that is known by its name.
     """
-    path, options = Path(model), dict(options or {})
+    path, options = networks.resolve(model), dict(options or {})
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
         opened = _from_run(model, path, run, data, data_dir)
@@ -100,10 +102,10 @@ def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None
         found = replace(found, train=_sized(found.train, last.size), test=_sized(found.test, last.size))
     name = run.folder.resolve().name + ("" if which == "best" else f" ({which})")
     subject = Subject(name, model, str(recipe["model"]["name"]), parameters(network), recipe=recipe)
-    return Opened(_trained(subject, run, recipe), network, found)
+    return Opened(trained(subject, run, recipe), network, found)
 
 
-def _trained(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
+def trained(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
     """With what its training was and cost."""
     objective = recipe["objective"]
     metrics = run.metrics()
@@ -137,7 +139,7 @@ def _from_weights(
     _load_weights(network, weights, architecture)
     name = path.resolve().name if path.is_dir() else path.stem
     subject = Subject(name, model, architecture, parameters(network))
-    return Opened(_trained(subject, run, run.config()) if run else subject, network, found)
+    return Opened(trained(subject, run, run.config()) if run else subject, network, found)
 
 
 def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: Any) -> Opened:
@@ -148,8 +150,8 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
         )
     if not colon:
         raise ModelError(
-            f"There is no {model}: a model is a run directory, a {SUFFIX} file with --architecture, timm:NAME, "
-            "torchvision:NAME or package.module:function."
+            f"There is no {model}: a model is a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
+            "with --architecture, timm:NAME, torchvision:NAME or package.module:function."
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(model, {**_TRAINED.get(library, {}), **options}, found)

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from gradreg.bounds.validity import Violations
-from gradreg.evaluation.record import STANDARD_RADII, Attacked, Evaluation, Examined, Share, Smoothed, error_share
+from gradreg.evaluation.record import STANDARD_RADII, Attacked, Confirmed, Evaluation, Examined, Smoothed
+from gradreg.evaluation.shares import Share, share_of
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
 
 def robust_error(attacked: Attacked, radius: float) -> Share:
     """The share of images with an adversarial image within that radius, the misclassified ones included."""
-    return error_share(attacked.distance <= radius)
+    return share_of(attacked.distance <= radius)
 
 
 def mean_distance(attacked: Attacked) -> float:
@@ -35,7 +36,7 @@ def mean_distance(attacked: Attacked) -> float:
 
 def shares(fails: Tensor) -> dict[str, Any]:
     """A share and its interval, for JSON."""
-    return vars(error_share(fails))
+    return vars(share_of(fails))
 
 
 def _threat(examined: Examined) -> dict[str, Any]:
@@ -51,7 +52,23 @@ def _threat(examined: Examined) -> dict[str, Any]:
     for name, validity in (("l_bound", examined.lipschitz_validity()), ("omega_bound", examined.omega_validity())):
         if validity is not None:
             found[name] = _fared(validity)
+    if examined.confirmed:
+        found["confirmed"] = {
+            f"{each.attack} {each.version} at {each.eps:.6g}": _confirmed(examined, each) for each in examined.confirmed
+        }
     return found
+
+
+def _confirmed(examined: Examined, confirmed: Confirmed) -> dict[str, Any]:
+    return {
+        "robust_error": {
+            "attacks": shares(~examined.robust(confirmed.eps)),
+            confirmed.attack: shares(~confirmed.robust),
+            "worst_case": shares(~examined.worst_case(confirmed.eps)),
+        },
+        f"broken_by_{confirmed.attack}_alone": int(examined.missed(confirmed).sum()),
+        "broken_by_attacks_alone": int(examined.gained(confirmed).sum()),
+    }
 
 
 def _fared(validity: Violations) -> dict[str, Any]:

@@ -79,6 +79,9 @@ def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{threat}.{field}", f"threats.{threat}.attacked.{field}"
         for field in BOUNDS:
             yield f"{threat}.{field}", f"threats.{threat}.bounded.{field}"
+        # Files of before there were confirmations do not name them.
+        for row, confirmed in enumerate(plain["threats"][threat].get("confirmed", ())):
+            yield f"{threat}.{confirmed['attack']}[{confirmed['eps']:g}]", f"threats.{threat}.confirmed.{row}.robust"
     for row, smoothed in enumerate(plain["smoothing"]):
         for field in _SMOOTHED:
             yield f"smoothing[{smoothed['sigma']:g}].{field}", f"smoothing.{row}.{field}"
@@ -99,8 +102,10 @@ def _type(column: Column) -> str:
 def _cells(column: Column, rows: int) -> Sequence[str]:
     if column is None:
         return ("",) * rows
-    # repr of a number is the shortest text that gives the same double, which every float32 is too.
-    return [repr(value) for value in column.tolist()] if isinstance(column, Tensor) else column
+    if not isinstance(column, Tensor):
+        return column
+    # 1 for yes and 0 for no. repr of a number is the shortest text that gives the same double, as every float32 is.
+    return [repr(value) for value in (column.int() if column.dtype == torch.bool else column).tolist()]
 
 
 def _column(cells: Sequence[str], kind: str) -> Column:

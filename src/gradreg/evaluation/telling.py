@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gradreg.diagnosis.flags import Flag
-from gradreg.evaluation.record import STANDARD_RADII, Attacked, Bounded, Smoothed
+from gradreg.evaluation.record import STANDARD_RADII, Attacked, Bounded, Confirmed, Examined, Smoothed
+from gradreg.evaluation.shares import share_of
 from gradreg.evaluation.summary import mean_distance, robust_error
 from gradreg.norms import ThreatName
 
@@ -62,6 +63,21 @@ class Teller:
         self.say(f"diagnosis {threat}: {len(flags)} tests, {len(failed)} with a finding")
         for flag in failed:
             self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
+
+    def confirmed(self, examined: Examined, confirmed: Confirmed, attacks: str) -> None:
+        """AutoAttack at a radius is finished: what it says, and whether the attacks say so too."""
+        eps, n = confirmed.eps, len(confirmed.robust)
+        broken = ~confirmed.robust, ~examined.robust(eps), ~examined.worst_case(eps)
+        by_it, by_us, by_either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
+        self.say(
+            f"autoattack {examined.threat} at {eps:.3g}: robust error {by_it}, by {attacks} {by_us}, by either "
+            f"{by_either} (n = {n}), {confirmed.seconds:.0f} s"
+        )
+        missed, gained = int(examined.missed(confirmed).sum()), int(examined.gained(confirmed).sum())
+        if missed:
+            self.say(f"  AutoAttack broke {missed} of {n} images that {attacks} did not: their distances are too long.")
+        if gained:
+            self.say(f"  {attacks} broke {gained} of {n} images that AutoAttack did not.")
 
     def smoothed(self, smoothed: Smoothed, right: float) -> None:
         """Certificates for one σ are finished."""

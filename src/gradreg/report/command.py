@@ -59,6 +59,18 @@ def carry_out(
     return 0
 
 
+def fill_page(page: Path, evaluations: Sequence[Path], console: Console) -> int:
+    """Make the tables of a page again, and say whether that changed it."""
+    from gradreg.report.filling import fill
+
+    if evaluations:
+        raise ConfigError("A page names its evaluations itself, in the marks around its tables: give --fill alone.")
+    changed = fill(page)
+    said = f"The tables of {page} were made again." if changed else f"The tables of {page} are up to date."
+    console.print(said, highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
 def format_of(path: Path) -> Format:
     """What the ending of a file's name asks for."""
     if path.suffix.lower() not in _ENDINGS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradreg.errors import DataError
 from gradreg.evaluation.record import STANDARD_RADII, Evaluation
 from gradreg.report import plots
-from gradreg.report.compare import check_comparable, with_distinct_names
+from gradreg.report.compare import check_comparable, cost_ratio, with_distinct_names
 from gradreg.storage import replacing
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def _drawings(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, "Callabl
         yield f"figure-1-{threat}", partial(plots.error_against_distance, evaluations, threat)
     if threats:
         yield "frontier", partial(plots.trade_off, evaluations, threats)
+        if any(cost_ratio(evaluation, evaluations) is not None for evaluation in evaluations):
+            yield "cost", partial(plots.robustness_against_cost, evaluations, threats)
         yield "distances", partial(plots.distances, evaluations, threats)
     bounded = [t for t in threats if any(t in e.threats and e.threats[t].bounded for e in evaluations)]
     if bounded:

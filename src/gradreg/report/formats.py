@@ -35,15 +35,19 @@ def markdown(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     """A heading, a caption and a pipe table each; notes of cells in small print, quoted rows in italics."""
     parts = [f"> {_markdown_text(note)}\n" for note in notes]
     for table in tables:
-        lines = [
-            _pipes(_markdown_text(heading) for heading in ("model", *(column.heading for column in table.columns))),
-            _pipes(["---", *["---:"] * len(table.columns)]),
-            *(_pipes([_markdown_name(row), *map(_markdown_cell, row.cells)]) for row in table.rows),
-        ]
-        parts.append(
-            f"## {_markdown_text(table.title)}\n\n{_markdown_text(table.caption)}\n\n" + "\n".join(lines) + "\n"
-        )
+        title, caption = _markdown_text(table.title), _markdown_text(table.caption)
+        parts += [f"## {title}\n\n{caption}\n\n{rows_only(table)}\n"]
     return "\n".join(parts)
+
+
+def rows_only(table: Table) -> str:
+    """A pipe table without its heading and caption."""
+    lines = [
+        _pipes(_markdown_text(heading) for heading in ("model", *(column.heading for column in table.columns))),
+        _pipes(["---", *["---:"] * len(table.columns)]),
+        *(_pipes([_markdown_name(row), *map(_markdown_cell, row.cells)]) for row in table.rows),
+    ]
+    return "\n".join(lines)
 
 
 def latex(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from gradreg.evaluation.record import Evaluation
-from gradreg.report.numbers import THREAT_SIGNS, significant
+from gradreg.evaluation.record import Confirmed, Evaluation
+from gradreg.report.numbers import THREAT_SIGNS, radius_name, significant
 
 # What an evaluation calls the source of a model that was handed over in Python.
 IN_PYTHON = "Python"
@@ -31,6 +31,11 @@ WORDS: tuple[tuple[str, str], ...] = (
         "Within a radius: the share of images that are misclassified, or for which the attacks found an "
         "adversarial image at most that far away. It is what these attacks achieved; a stronger attack can only "
         "raise it.",
+    ),
+    (
+        "AutoAttack",
+        "The reference attack of Croce & Hein 2020, at one radius. Where it was run too, the worst case counts an "
+        "image as broken if it or our attacks broke it.",
     ),
     (
         "Interval",
@@ -113,12 +118,17 @@ def _examination(evaluation: Evaluation) -> list[tuple[str, str]]:
         f"{THREAT_SIGNS[threat]} in {significant(examined.attacked.seconds)} s"
         for threat, examined in evaluation.threats.items()
     ]
+    confirmed = [
+        f"{each.version} at {THREAT_SIGNS[threat]} {radius_name(each.eps)} in {significant(each.seconds)} s"
+        for threat, each in _confirmed(evaluation)
+    ]
     smoothing = [f"σ = {s.sigma:g}, α = {s.alpha:g}, up to {s.n:,} samples" for s in evaluation.smoothing]
     changed = ", with changes since" if origin.commit.endswith("+") else ""
     return [
         ("Images", f"{len(evaluation):,} of {data.images:,} test images of {data.name}, {_shape(data.shape)}"),
         ("Seed", str(settings.seed)),
         ("Attacks", f"{settings.attacks}: {', '.join(attacks)}" if attacks else ""),
+        ("AutoAttack", "; ".join(confirmed)),
         ("Counts as error", f"not among the {settings.topk} first" if settings.topk > 1 else ""),
         ("Bounds", _bounds(evaluation)),
         ("Smoothing", "; ".join(smoothing)),
@@ -164,9 +174,23 @@ def _evaluate(evaluation: Evaluation) -> list[str]:
         command += ["--architecture", subject.architecture]
     command += ["--threat", ",".join(evaluation.threats), "--images", str(len(evaluation))]
     command += ["--attacks", settings.attacks, "--regularity", settings.regularity]
+    if confirmed := _confirmed(evaluation):
+        command += ["--autoattack", ",".join(f"{threat}={_exact(each.eps)}" for threat, each in confirmed)]
+        if confirmed[0][1].version != "standard":
+            command += ["--autoattack-version", confirmed[0][1].version]
     if smoothing:
         command += ["--smoothing", ",".join(f"{each.sigma:g}" for each in smoothing), "--samples", str(smoothing[0].n)]
     return [*command, "--seed", str(settings.seed)]
+
+
+def _confirmed(evaluation: Evaluation) -> list[tuple[str, Confirmed]]:
+    return [(threat, each) for threat, examined in evaluation.threats.items() for each in examined.confirmed]
+
+
+def _exact(radius: float) -> str:
+    """A radius as the command line reads it: 8/255 for what is just that, else every digit."""
+    steps = round(radius * 255)
+    return f"{steps}/255" if radius == steps / 255 and radius < 1 else repr(radius)
 
 
 def _recipe(evaluation: Evaluation) -> str:

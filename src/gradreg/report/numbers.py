@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from gradreg.evaluation.record import Evaluation, Share, error_share
+from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.shares import Share, share_of
 from gradreg.report.layout import NOTHING, Cell
 
 THREAT_SIGNS = {"l1": "l1", "l2": "l2", "linf": "l∞"}
@@ -14,7 +15,7 @@ THREAT_SIGNS = {"l1": "l1", "l2": "l2", "linf": "l∞"}
 
 def share(fails: Tensor, note: str = "") -> Cell:
     """The share of images that fail, with its 95 % interval and n in the note."""
-    return _written(error_share(fails), note)
+    return _written(share_of(fails), note)
 
 
 def clean_error(evaluation: Evaluation) -> Cell:

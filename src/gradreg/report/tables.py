@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import findings, paper, paper_tables
+from gradreg.report import confirmation, findings, paper, paper_tables
 from gradreg.report.compare import with_distinct_names
 from gradreg.report.layout import Cell as Cell
 from gradreg.report.layout import Column as Column
@@ -18,6 +18,7 @@ _BUILDERS = (
     paper_tables.table_4,
     paper_tables.table_5,
     findings.robust_error,
+    confirmation.confirmation,
     findings.bound_validity,
     findings.winners,
     findings.cost,

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradreg.diagnosis.flags import Flag, Severity, verdict
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation, Examined, Share, error_share
+from gradreg.evaluation.record import STANDARD_RADII, Evaluation, Examined
+from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import ThreatName
 from gradreg.report.axes import distances, percent
 from gradreg.report.compare import cost_ratio
@@ -103,10 +104,7 @@ def leaders(evaluations: Sequence[Evaluation]) -> list[str]:
     sentences = []
     for threat, radii in STANDARD_RADII.items():
         ranked = sorted(
-            (
-                (error_share(within(e.threats[threat].attacked.distance, radii[-1])), e)
-                for e in _with(evaluations, threat)
-            ),
+            ((share_of(within(e.threats[threat].attacked.distance, radii[-1])), e) for e in _with(evaluations, threat)),
             key=lambda pair: pair[0].value,
         )
         if len(ranked) < 2:
@@ -138,7 +136,7 @@ def _card(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> Card:
 def _finding(evaluation: Evaluation, examined: Examined) -> Finding:
     distance = examined.attacked.distance
     errors = tuple(
-        RobustError(radius_name(radius), error_share(within(distance, radius)))
+        RobustError(radius_name(radius), share_of(within(distance, radius)))
         for radius in STANDARD_RADII[examined.threat]
     )
     level, word, reason = judged(examined.flags)

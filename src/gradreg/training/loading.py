@@ -1,20 +1,30 @@
-"""A trained network from its run directory."""
+"""A trained network from its run directory, one's own or one that comes with the package."""
 
 import os
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import nn
 
+from gradreg import networks
 from gradreg.models import build
 from gradreg.training.directory import RunDirectory
 from gradreg.training.errors import RunError
 
 
 def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -> nn.Module:
-    """The network of a run, in eval mode, with the weights of its best or last epoch."""
-    directory = RunDirectory(Path(run))
+    """The network of a run, in eval mode, with the weights of its best or last epoch.
+
+    `run` is a run directory or the name of a shipped network; a run of that name in the working directory comes first.
+    """
+    directory = RunDirectory(networks.resolve(run))
+    if not (directory.folder / networks.CONFIG).is_file():
+        raise RunError(
+            f"{run} is neither a run directory (there is no {networks.CONFIG} in it) nor a network that comes with "
+            f"gradreg{networks.hint(os.fspath(run))}."
+        )
+    if which == "last" and directory.folder.parent == networks.home():
+        raise RunError(f"{run} is a shipped network, which has the weights of its best epoch only: leave 'last' out.")
     model = directory.config().get("model")
     if model is None:
         raise RunError(

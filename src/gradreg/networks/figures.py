@@ -1,0 +1,117 @@
+"""What a card quotes, computed from an evaluation: accuracies with their intervals, and RobustBench's fields."""
+
+from dataclasses import dataclass
+from math import isclose
+from typing import Any
+
+from gradreg.diagnosis.diagnose import EPS
+from gradreg.evaluation.record import STANDARD_RADII, Evaluation, Examined
+from gradreg.evaluation.shares import Share, share_of
+from gradreg.report.numbers import THREAT_SIGNS, radius_name
+from gradreg.smoothing.intervals import clopper_pearson
+
+_AUTOATTACK = ("autoattack", "standard")
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """What no measurement knows: sentences for the card, and whose network it is."""
+
+    notes: tuple[str, ...] = ()
+    trained_on: str = ""
+    """The machine that the hours of training are of, which a run does not record."""
+    authors: str = ""
+    link: str = ""
+    venue: str = "N/A"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A share of images that the network gets right, and under which circumstances."""
+
+    what: str
+    right: Share
+
+
+def percent(share: Share) -> str:
+    """With two decimals and without a sign, as RobustBench writes it."""
+    return f"{100 * share.value:.2f}"
+
+
+def figures(evaluation: Evaluation) -> list[Figure]:
+    """Clean, robust and certified accuracy at the usual radii; robust: neither our attacks nor AutoAttack broke it."""
+    found = [Figure("clean accuracy", clean(evaluation))]
+    for examined in evaluation.threats.values():
+        sign = THREAT_SIGNS[examined.threat]
+        found += [
+            Figure(f"robust accuracy, {sign} {radius_name(radius)}", examined.robust_accuracy(radius))
+            for radius in STANDARD_RADII[examined.threat]
+        ]
+        found += [
+            Figure(
+                f"robust accuracy, {sign} {radius_name(each.eps)}, {each.attack} ({each.version}) alone",
+                share_of(each.robust),
+            )
+            for each in examined.confirmed
+        ]
+    for smoothed in evaluation.smoothing:
+        found += [
+            Figure(
+                f"certified accuracy, l2 {radius:g}, smoothed with σ = {smoothed.sigma:g}",
+                share_of(evaluation.certified(smoothed, radius)),
+            )
+            for radius in STANDARD_RADII["l2"]
+            if radius in smoothed.radii
+        ]
+    return found
+
+
+def clean(evaluation: Evaluation) -> Share:
+    """Over the whole test set if it was run through, else over the images that were attacked."""
+    if evaluation.clean is None:
+        return share_of(~evaluation.wrong)
+    errors, n = evaluation.clean
+    return Share((n - errors) / n, *clopper_pearson(n - errors, n), n)
+
+
+def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any]]:
+    """For each threat, the fields of a RobustBench entry at the threat's usual radius.
+
+    `reported` is what no attack broke; `autoattack_acc` is None unless AutoAttack was run at that radius, and
+    `unreliable` is None where the diagnosis was left out.
+    """
+    return {name: _entry(evaluation, examined, remarks) for name, examined in evaluation.threats.items()}
+
+
+def _entry(evaluation: Evaluation, examined: Examined, remarks: Remarks) -> dict[str, Any]:
+    radius = EPS[examined.threat]
+    confirmed = [
+        share_of(each.robust)
+        for each in examined.confirmed
+        if (each.attack, each.version) == _AUTOATTACK and isclose(each.eps, radius, rel_tol=1e-6)
+    ]
+    return {
+        "link": remarks.link,
+        "name": evaluation.subject.name,
+        "authors": remarks.authors,
+        "additional_data": False,
+        "number_forward_passes": 1,
+        "dataset": evaluation.data.name,
+        "venue": remarks.venue,
+        "architecture": evaluation.subject.architecture,
+        "eps": radius_name(radius),
+        "clean_acc": percent(clean(evaluation)),
+        "reported": percent(examined.robust_accuracy(radius)),
+        "autoattack_acc": percent(confirmed[0]) if confirmed else None,
+        "unreliable": any(flag.severity != "info" for flag in examined.flags) if examined.flags else None,
+        "footnote": " ".join([_footnote(evaluation), *remarks.notes]),
+    }
+
+
+def _footnote(evaluation: Evaluation) -> str:
+    n, all_of_them = len(evaluation), evaluation.data.images
+    clean_of = all_of_them if evaluation.clean is not None else n
+    return (
+        f"Reported: gradreg's attacks ({evaluation.settings.attacks}) on {n:,} of {all_of_them:,} test images, seed "
+        f"{evaluation.settings.seed}; clean accuracy on {clean_of:,} of them."
+    )

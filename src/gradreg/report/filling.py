@@ -1,0 +1,87 @@
+"""Tables inside a page of prose: each stands between marks that say what it is made from, and is made again there.
+
+    <!-- gradreg: reference linf 8/255 from results/cifar10/* -->
+    …
+    <!-- gradreg: end -->
+
+After "gradreg:" stands the key of a table of the report, or "reference" with a threat and a radius; after "from" the
+evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml).
+"""
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from gradreg.errors import DataError
+from gradreg.evaluation.files import FACTS, load
+from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.report.formats import rows_only
+from gradreg.report.layout import Table
+from gradreg.report.reference import reference
+from gradreg.report.tables import tables
+from gradreg.storage import replacing
+
+_BLOCK = re.compile(r"(<!-- gradreg: (?!end)(.+?) from (.+?) -->\n).*?(<!-- gradreg: end -->)", re.DOTALL)
+
+
+def fill(page: Path) -> bool:
+    """Make the tables of a page again; whether that changed it."""
+    try:
+        old = page.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{page} cannot be read as a page of text: {error}.") from error
+    new = filled(old, _root(page))
+    if new != old:
+        with replacing(page) as aside:
+            aside.write_text(new, "utf-8")
+    return new != old
+
+
+def filled(text: str, root: Path) -> str:
+    """The text with every table in it made again."""
+    if text.count("<!-- gradreg:") != 2 * len(_BLOCK.findall(text)):
+        raise DataError(
+            "A mark on the page has no partner: a table stands between <!-- gradreg: KEY from PATHS --> and "
+            "<!-- gradreg: end -->, each on a line of its own."
+        )
+
+    def made(block: re.Match[str]) -> str:
+        begin, what, where, end = block.groups()
+        found = table(what.split(), evaluations(where.split(), root))
+        return f"{begin}\n{found.caption}\n\n{rows_only(found)}\n\n{end}"
+
+    return _BLOCK.sub(made, text)
+
+
+def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
+    """The table that a mark asks for."""
+    if words[0] == "reference":
+        if len(words) != 3 or words[1] not in STANDARD_RADII:
+            raise DataError(f"{' '.join(words)!r} is no table: write reference, a threat and a radius, as linf 8/255.")
+        try:
+            radius = float(Fraction(words[2]))
+        except (ValueError, ZeroDivisionError):
+            raise DataError(f"{words[2]!r} is no radius: write a number or a fraction, as 0.5 or 8/255.") from None
+        return reference(found, words[1], radius)  # type: ignore[arg-type]
+    known = {each.key: each for each in tables(found)}
+    if words != [words[0]] or words[0] not in known:
+        raise DataError(f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}.")
+    return known[words[0]]
+
+
+def evaluations(patterns: Sequence[str], root: Path) -> list[Evaluation]:
+    """All evaluations that the patterns match, in the order of the patterns and then of the alphabet."""
+    found: dict[Path, Evaluation] = {}
+    for pattern in patterns:
+        places = sorted(place for place in root.glob(pattern) if (place / FACTS).is_file())
+        if not places:
+            raise DataError(f"No evaluation matches {pattern} in {root}: a mark names the folders that hold one.")
+        for place in places:
+            found.setdefault(place, load(place))
+    return list(found.values())
+
+
+def _root(page: Path) -> Path:
+    above = page.resolve().parents
+    return next((folder for folder in above if (folder / "pyproject.toml").is_file()), above[0])

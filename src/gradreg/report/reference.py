@@ -1,0 +1,122 @@
+"""The table to choose a recipe by: what each costs and what it gives at one radius, seeds of a recipe together."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from torch import Tensor
+
+from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.shares import share_of
+from gradreg.norms import ThreatName
+from gradreg.report.compare import cost_ratio
+from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
+from gradreg.report.numbers import THREAT_SIGNS, clean_share, images, number, radius_name, word
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The evaluations of one recipe, which differ in the seed of the training only."""
+
+    name: str
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """In rising order."""
+        return tuple(sorted(int((each.subject.recipe or {}).get("seed", 0)) for each in self.evaluations))
+
+
+def by_recipe(evaluations: Sequence[Evaluation]) -> list[Trained]:
+    """Evaluations whose recipes are the same but for the seed, under the longest beginning of all their names."""
+    groups: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        recipe = evaluation.subject.recipe
+        # What was not trained here has no recipe, and is its own.
+        key = json.dumps({**recipe, "seed": 0}, sort_keys=True) if recipe else evaluation.subject.name
+        groups.setdefault(key, []).append(evaluation)
+    return [Trained(_shared([each.subject.name for each in group]), tuple(group)) for group in groups.values()]
+
+
+def reference(evaluations: Sequence[Evaluation], threat: ThreatName, radius: float) -> Table:
+    """Clean and robust accuracy at the radius, against the cost of training."""
+    found = [each for each in evaluations if threat in each.threats]
+    where = f"{THREAT_SIGNS[threat]} {radius_name(radius)}"
+    rows = [_row(trained, found, threat, radius) for trained in by_recipe(found)]
+    return Table(
+        f"reference-{threat}",
+        f"Recipes against {where}",
+        f"Accuracy on clean images, and on images moved by at most {where}, over {images(map(len, found))}. The "
+        "figures are what the attacks left standing: stronger ones can only lower them. Below a figure: its 95 % "
+        "interval for the choice of images, or the range over the seeds.",
+        (
+            Column("clean accuracy", "Over the whole test set if it was run through.", "high"),
+            Column("robust accuracy", "Images that our attacks did not break within the radius.", "high"),
+            Column("by AutoAttack", "Images that the reference AutoAttack did not break at the radius.", "high"),
+            Column("by all", "Images that neither broke.", "high"),
+            Column("hours", "Of training, on the machine that trained.", "low"),
+            Column("× undefended", "Training time over that of the undefended recipe of as many epochs.", "low"),
+            Column("seeds", "Of the training."),
+            Column("commit", "Of the code that examined it."),
+        ),
+        tuple(rows),
+    )
+
+
+def _row(trained: Trained, among: Sequence[Evaluation], threat: ThreatName, radius: float) -> Row:
+    each = trained.evaluations
+    hours = [evaluation.subject.hours for evaluation in each if evaluation.subject.hours is not None]
+    ratios = [ratio for ratio in (cost_ratio(evaluation, among) for evaluation in each) if ratio is not None]
+    return Row(
+        trained.name,
+        (
+            _over_seeds(trained, lambda evaluation: (1 - clean_share(evaluation), "")),
+            _over_seeds(trained, lambda evaluation: _right(evaluation.threats[threat].robust(radius))),
+            _over_seeds(trained, lambda evaluation: _right(_by_autoattack(evaluation.threats[threat], radius))),
+            _over_seeds(trained, lambda evaluation: _right(_by_all(evaluation.threats[threat], radius))),
+            number(mean(hours) if hours else None),
+            number(mean(ratios) if ratios else None, unit="×"),
+            word(", ".join(map(str, trained.seeds))),
+            word(", ".join(dict.fromkeys(evaluation.origin.commit or "–" for evaluation in each))),
+        ),
+    )
+
+
+def _by_autoattack(examined: Examined, radius: float) -> Tensor | None:
+    """Images that AutoAttack did not break at the radius; None if it was not run there."""
+    there = (each.robust for each in examined.confirmed if abs(each.eps - radius) <= 1e-6 * radius)
+    return next(there, None)
+
+
+def _by_all(examined: Examined, radius: float) -> Tensor | None:
+    """Images that neither broke; None if there was only one of them."""
+    return None if _by_autoattack(examined, radius) is None else examined.worst_case(radius)
+
+
+def _right(robust: Tensor | None) -> tuple[float, str] | None:
+    if robust is None:
+        return None
+    share = share_of(robust)
+    return share.value, f"{100 * share.low:.1f}–{100 * share.high:.1f} %"
+
+
+def _over_seeds(trained: Trained, figure: Callable[[Evaluation], tuple[float, str] | None]) -> Cell:
+    """One seed's figure with its interval, or the mean of several with their range; nothing if one of them lacks it."""
+    found = [figure(evaluation) for evaluation in trained.evaluations]
+    known = [pair for pair in found if pair is not None]
+    if len(known) < len(found):
+        return NOTHING
+    values = [value for value, _ in known]
+    low, high = (f"{100 * bound:.1f}" for bound in (min(values), max(values)))
+    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else known[0][1]
+    return Cell(f"{100 * mean(values):.1f} %", mean(values), note)
+
+
+def _shared(names: Sequence[str]) -> str:
+    """The longest common beginning, without what joins it to a seed; a single name as it is."""
+    if len(names) == 1:
+        return names[0]
+    first, last = min(names), max(names)
+    same = next((i for i, sign in enumerate(first) if last[i : i + 1] != sign), len(first))
+    return first[:same].removesuffix("seed").rstrip("-_ .") or first

@@ -1,0 +1,89 @@
+"""The table to choose a recipe by, and pages whose tables are made again."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from gradreg.errors import ConfigError, DataError
+from gradreg.evaluation.record import Confirmed, Evaluation
+from gradreg.report.command import fill_page
+from gradreg.report.filling import fill
+from gradreg.report.reference import by_recipe, reference
+from handmade import handmade, renamed
+
+
+def seeded(seed: int, broken: int) -> Evaluation:
+    """A run of that seed of which AutoAttack left all but `broken` of the ten images."""
+    evaluation = renamed(handmade(hours=1.0 + seed), f"run-seed{seed}", recipe={"epochs": 3, "seed": seed})
+    robust = torch.arange(10) >= broken
+    found = Confirmed("autoattack", "standard", 0.45, robust, 5.0, 3.0, 1.0)
+    return replace(
+        evaluation, threats={**evaluation.threats, "l2": replace(evaluation.threats["l2"], confirmed=(found,))}
+    )
+
+
+def plain() -> Evaluation:
+    return renamed(handmade(objective="undefended", hours=0.5), "plain", recipe={"epochs": 3, "objective": "none"})
+
+
+def test_runs_that_differ_in_the_seed_are_one_row() -> None:
+    groups = by_recipe([seeded(2, 6), plain(), seeded(0, 4)])
+    assert [(group.name, group.seeds) for group in groups] == [("run", (0, 2)), ("plain", (0,))]
+
+
+def test_figures_are_those_of_the_columns() -> None:
+    # l2 distances are 0, 0.1 … 0.9: five images stand at 0.45, whatever the seed.
+    table = reference([seeded(0, 4), seeded(2, 6), plain()], "l2", 0.45)
+    ours, other = table.rows
+    clean, robust, auto, both, hours, ratio, *_ = (cell.value for cell in ours.cells)
+    assert (clean, robust, auto, both) == pytest.approx((0.9, 0.5, 0.5, 0.45))
+    assert (hours, ratio) == pytest.approx((2.0, 4.0))
+    assert ours.cells[2].note == "40.0–60.0 %, 2 seeds"
+    assert other.cells[2].text == "–", "AutoAttack was not run on it"
+    assert other.cells[1].note == "18.7–81.3 %", "the Clopper-Pearson interval of 5 out of 10"
+
+
+def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    for evaluation in (seeded(0, 4), plain()):
+        evaluation.save(tmp_path / "results" / evaluation.subject.name)
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    begin, end = "<!-- gradreg: reference l2 0.45 from results/* -->", "<!-- gradreg: end -->"
+    page.write_text(f"# Results\n\n{begin}\nstale\n{end}\n\nProse stays.\n")
+    said = io.StringIO()
+    assert fill_page(page, [], Console(file=said, width=200)) == 0
+    assert said.getvalue() == f"The tables of {page} were made again.\n"
+    text = page.read_text()
+    assert text.startswith(f"# Results\n\n{begin}\n")
+    assert text.endswith(f"{end}\n\nProse stays.\n")
+    assert "| run-seed0 | 90.0 % | 50.0 %" in text
+    assert "stale" not in text
+    assert not fill(page), "a page that is up to date is left alone"
+    with pytest.raises(ConfigError, match="A page names its evaluations itself"):
+        fill_page(page, [tmp_path / "results"], Console(file=said))
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("reference l3 0.5 from results/*", r"'reference l3 0\.5' is no table"),
+        ("reference l2 far from results/*", "'far' is no radius"),
+        ("nonsense from results/*", "'nonsense' is no table of these evaluations: there are table-1"),
+        ("table-1 from elsewhere/*", "No evaluation matches elsewhere"),
+        ("table-1", "A mark on the page has no partner"),
+    ],
+)
+def test_a_mark_that_cannot_be_followed_is_explained(tmp_path: Path, mark: str, message: str) -> None:
+    plain().save(tmp_path / "results" / "plain")
+    (tmp_path / "pyproject.toml").touch()
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- gradreg: {mark} -->\n<!-- gradreg: end -->\n")
+    before = page.read_text()
+    with pytest.raises(DataError, match=message):
+        fill(page)
+    assert page.read_text() == before
