@@ -20,7 +20,7 @@ from gradreg.training.checkpoints import Generations, State, read, write
 from gradreg.training.directory import RunDirectory
 from gradreg.training.monitors import Reading
 from gradreg.training.step import Learner
-from gradreg.training.watch import trouble
+from gradreg.training.watch import newest_is_best, trouble
 
 
 def listening() -> Console:
@@ -181,6 +181,38 @@ def test_divergence_before_the_first_good_epoch_ends_the_run_all_the_same(tmp_pa
 
 def reading(clean: float, probe: float, single: float, commonest: float = 0.2, loss: float = 1.0) -> Reading:
     return Reading(100, clean, loss, commonest, 100, probe, single, grad_norm=1.0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "chosen"),
+    [
+        # (clean, probe) an epoch. With 100 images the standard error of 0.30 is 0.046.
+        ([(0.50, 0.30), (0.55, 0.26), (0.54, 0.27)], 1),
+        ([(0.50, 0.30), (0.55, 0.25)], 0),
+        ([(0.50, 0.30), (0.55, 0.26), (0.60, 0.22)], 1),  # the band hangs on the highest, so it cannot slide down
+        ([(0.55, 0.20), (0.40, 0.30)], 1),
+        ([(0.50, 0.30), (0.50, 0.30)], 0),
+        ([(0.50, 0.28), (0.45, 0.30)], 0),
+        ([(0.50, 0.28), (0.45, 0.30), (0.44, 0.36)], 2),
+    ],
+)
+def test_the_best_epoch_is_the_cleanest_of_those_that_the_probe_cannot_tell_apart(
+    epochs: list[tuple[float, float]], chosen: int
+) -> None:
+    readings = [reading(clean, probe, probe) for clean, probe in epochs]
+    best = None
+    for number in range(len(readings)):
+        if newest_is_best(readings[: number + 1], best):
+            best = number
+    assert best == chosen
+
+
+def test_without_a_probe_the_best_epoch_is_the_cleanest() -> None:
+    readings = [Reading(100, clean, 1.0, 0.2) for clean in (0.50, 0.54, 0.53, 0.55)]
+    best = None
+    for number in range(len(readings)):
+        best = number if newest_is_best(readings[: number + 1], best) else best
+    assert best == 3
 
 
 def test_catastrophic_overfitting_is_told_from_an_ordinary_decline() -> None:

@@ -17,7 +17,7 @@ from gradreg.training.reporting import Reporter
 from gradreg.training.signals import StopRequest, stop_requests
 from gradreg.training.sources import Source
 from gradreg.training.step import Learner
-from gradreg.training.watch import Trouble, not_finite, trouble
+from gradreg.training.watch import Trouble, newest_is_best, not_finite, trouble
 
 ROLLBACKS = 3
 ROLLBACK_RATE = 0.5
@@ -36,8 +36,8 @@ class Position:
     seconds: float = 0.0
     """Spent in steps and waiting for batches; examinations are not counted."""
     rollbacks: int = 0
-    best: float | None = None
-    """The score of the epoch in best.safetensors."""
+    best: int | None = None
+    """Which of the readings is of the epoch in best.safetensors."""
     readings: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -136,9 +136,9 @@ class Trainer:
         reading = examine(
             self.learner.judged, self.source.held_out(at.epoch, self.processes), self.settings.probe, self.processes
         )
-        is_best = at.best is None or reading.score > at.best
         at.readings.append(asdict(reading))
-        found = trouble([Reading(**entry) for entry in at.readings])
+        readings = [Reading(**entry) for entry in at.readings]
+        is_best, found = newest_is_best(readings, at.best), trouble(readings)
         steps = self.source.steps(at.epoch)
         at.epoch, at.batch = at.epoch + 1, 0
         row = {
@@ -166,7 +166,7 @@ class Trainer:
             self.run.save_weights("last", weights, row)
             if best:
                 self.run.save_weights("best", weights, row)
-                self.at.best = Reading(**self.at.readings[-1]).score
+                self.at.best = len(self.at.readings) - 1
                 if "rollback" in (self.settings.on_divergence, self.settings.on_overfitting):
                     self.run.save_rollback(self._state())
         except RunError as error:

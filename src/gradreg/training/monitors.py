@@ -1,5 +1,6 @@
 """What is measured on the held-out images after every epoch."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -40,8 +41,13 @@ class Reading:
 
     @property
     def score(self) -> float:
-        """What picks the best epoch: robust accuracy, or clean accuracy when there is no probe."""
+        """Robust accuracy, or clean accuracy when there is no probe."""
         return self.clean if self.probe is None else self.probe
+
+    @property
+    def standard_error(self) -> float:
+        """Of the score, for the choice of the images."""
+        return math.sqrt(self.score * (1 - self.score) / (self.probed or self.held_out))
 
 
 def examine(model: nn.Module, batches: Iterable[Batch], probe: Probe | None, processes: Processes) -> Reading:

@@ -1,4 +1,4 @@
-"""Recognising training that has gone wrong, from what was measured."""
+"""Which epoch is the best, and whether training has gone wrong, from what was measured."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +29,20 @@ def not_finite(epoch: int, by: str) -> Trouble:
         f"Training diverged in epoch {epoch + 1}, by {by}: the loss or a weight is not finite; lower the "
         "learning rate, ramp the penalty up over more epochs, or set clip_norm.",
     )
+
+
+def newest_is_best(readings: Sequence[Reading], best: int | None) -> bool:
+    """Whether the newest epoch takes the place of number `best`: the rule of one standard error.
+
+    Of the epochs whose score is within one standard error of the highest, which the few images of a probe cannot tell
+    apart, the one with the highest clean accuracy is the best.
+    """
+    highest = max(readings, key=lambda reading: reading.score)
+    newest, enough = readings[-1], highest.score - highest.standard_error
+    if best is None:
+        return True
+    kept = readings[best]
+    return newest.score >= enough and (kept.score < enough or newest.clean > kept.clean)
 
 
 def trouble(readings: Sequence[Reading]) -> Trouble | None:
