@@ -11,7 +11,7 @@ from rich.console import Console
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import Confirmed, Evaluation
 from gradreg.report.command import fill_page
-from gradreg.report.filling import fill
+from gradreg.report.filling import fill, filled
 from gradreg.report.reference import by_recipe, reference
 from handmade import handmade, renamed
 
@@ -87,3 +87,10 @@ def test_a_mark_that_cannot_be_followed_is_explained(tmp_path: Path, mark: str, 
     with pytest.raises(DataError, match=message):
         fill(page)
     assert page.read_text() == before
+
+
+def test_the_results_page_says_what_the_evaluations_say() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "results.md").read_text("utf-8")
+    assert "<!-- gradreg: reference" in page
+    assert filled(page, root) == page, "run `gradreg report --fill docs/results.md`"

@@ -1,10 +1,19 @@
 """The first signal asks for the end, the next one is the end."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from gradreg.training.signals import stop_requests
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_terminal() -> Iterator[None]:
+    """A shell starts background jobs, as a CI's may be, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(times: int) -> int:

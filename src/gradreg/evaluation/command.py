@@ -12,6 +12,7 @@ from gradreg.evaluation.options import threats_from
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.runner import evaluate
 from gradreg.evaluation.subject import SUFFIX, open_subject
+from gradreg.networks import names
 from gradreg.norms import ThreatName
 from gradreg.training import toml
 from gradreg.training.processes import joined, speaks
@@ -84,7 +85,8 @@ def carry_out(
 def default_folder(model: str) -> Path:
     """RUN/evaluation for a run (evaluation-last for its last weights), evaluations/NAME for anything else."""
     path = Path(model)
-    if (path / "config.toml").is_file():
+    # A folder that happens to have a shipped network's name is not what was evaluated.
+    if path.is_dir() and ((path / "config.toml").is_file() or model not in names()):
         return path / "evaluation"
     if model.endswith(SUFFIX) and (path.parent / "config.toml").is_file():
         return path.parent / f"evaluation-{path.stem}"
