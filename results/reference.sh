@@ -35,3 +35,8 @@ for seed in "${@:-0}"; do
         examined "fashion-mnist-$name" fashion-mnist linf,l2 linf=0.1,l2=1.5
     done
 done
+
+drawn=$(mktemp -d)
+gradreg report "$here"/cifar10/* --output "$drawn/report.html" --figures "$drawn"
+cp "$drawn/cost.svg" "$here/../docs/cost.svg"
+gradreg report --fill "$here/../docs/results.md"
