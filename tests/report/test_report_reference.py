@@ -89,6 +89,13 @@ def test_a_mark_that_cannot_be_followed_is_explained(tmp_path: Path, mark: str, 
     assert page.read_text() == before
 
 
+def test_a_page_without_marks_is_not_called_up_to_date(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("Prose alone.\n")
+    with pytest.raises(DataError, match="There is no table on the page to be made"):
+        fill(page)
+
+
 def test_the_results_page_says_what_the_evaluations_say() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "results.md").read_text("utf-8")

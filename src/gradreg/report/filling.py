@@ -46,6 +46,12 @@ def filled(text: str, root: Path) -> str:
             "<!-- gradreg: end -->, each on a line of its own."
         )
 
+    if not _BLOCK.search(text):
+        raise DataError(
+            "There is no table on the page to be made: put <!-- gradreg: KEY from PATHS --> and <!-- gradreg: end --> "
+            "where one is to stand."
+        )
+
     def made(block: re.Match[str]) -> str:
         begin, what, where, end = block.groups()
         found = table(what.split(), evaluations(where.split(), root))
