@@ -10,7 +10,7 @@ from gradreg.cli.bench import Bench
 from gradreg.cli.demo import Demo
 from gradreg.cli.examination import Diagnose, Evaluate, Inspect, Report
 from gradreg.cli.networks import Networks, Ship
-from gradreg.cli.training import Data, Models, Recipes, Train
+from gradreg.cli.training import Data, Models, Recipes, Runs, Train
 from gradreg.errors import GradregError
 
 Command = (
@@ -19,6 +19,7 @@ Command = (
     | Annotated[Data, subcommand("data")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Recipes, subcommand("recipes")]
+    | Annotated[Runs, subcommand("runs")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Diagnose, subcommand("diagnose")]
     | Annotated[Inspect, subcommand("inspect")]

@@ -1,9 +1,9 @@
-"""From data to a trained network: `gradreg models`, `data`, `recipes` and `train`."""
+"""From data to a trained network: `gradreg models`, `data`, `recipes`, `train` and `runs`."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -121,3 +121,21 @@ class Recipes:
             return
         for name, description in recipes.names().items():
             sys.stdout.write(f"{name:26} {description}\n")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Put training runs side by side: the settings they differ in, what each reached, what it cost."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run directories."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Where to write; else to stdout."""
+    format: Literal["md", "tex", "csv", "json"] = "md"
+    figure: Path | None = None
+    """Also draw what every setting does that was turned by itself: an .svg, .png or .pdf file."""
+
+    def run(self) -> None:
+        from gradreg.report.command import compare_runs
+
+        sys.stdout.write(compare_runs(self.runs, self.format, self.output, self.figure))

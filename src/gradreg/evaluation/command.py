@@ -12,6 +12,7 @@ from gradreg.evaluation.options import threats_from
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.runner import evaluate
 from gradreg.evaluation.subject import SUFFIX, open_subject
+from gradreg.fractions import fraction
 from gradreg.networks import names
 from gradreg.norms import ThreatName
 from gradreg.training import toml
@@ -107,13 +108,12 @@ def radii(text: str) -> Mapping[ThreatName, Sequence[float]]:
     found: dict[str, list[float]] = {}
     for part in filter(str.strip, text.split(",")):
         threat, _, radius = part.partition("=")
-        above, slash, below = radius.partition("/")
-        try:
-            found.setdefault(threat.strip(), []).append(float(above) / (float(below) if slash else 1.0))
-        except (ValueError, ZeroDivisionError):
+        value = fraction(radius)
+        if value is None:
             raise ConfigError(
                 f"{part.strip()!r} is no threat and radius to confirm: write them as in --autoattack linf=8/255,l2=0.5."
-            ) from None
+            )
+        found.setdefault(threat.strip(), []).append(value)
     return found  # type: ignore[return-value]
 
 

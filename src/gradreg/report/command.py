@@ -10,6 +10,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.compare import check_comparable, with_distinct_names
+from gradreg.report.formats import Format as TextFormat
 from gradreg.report.formats import render
 from gradreg.report.tables import tables
 from gradreg.storage import replacing
@@ -69,6 +70,22 @@ def fill_page(page: Path, evaluations: Sequence[Path], console: Console) -> int:
     said = f"The tables of {page} were made again." if changed else f"The tables of {page} are up to date."
     console.print(said, highlight=False, soft_wrap=True, markup=False)
     return 0
+
+
+def compare_runs(folders: Sequence[Path], format: TextFormat, output: Path | None, figure: Path | None) -> str:
+    """What `gradreg runs` does: the table, or the sentence about where it was written."""
+    from gradreg.report.runs import read, runs_table
+
+    runs = [read(folder) for folder in folders]
+    content = render([runs_table(runs)], format)
+    if figure is not None:
+        from gradreg.report.dials import draw_dials
+
+        draw_dials(runs, figure)
+    if output is None:
+        return content
+    write(output, content)
+    return f"The table is in {output}.\n"
 
 
 def format_of(path: Path) -> Format:

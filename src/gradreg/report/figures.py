@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradreg.errors import DataError
+from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import STANDARD_RADII, Evaluation
 from gradreg.report import plots
 from gradreg.report.compare import check_comparable, cost_ratio, with_distinct_names
@@ -44,14 +44,24 @@ def draw(evaluations: Sequence[Evaluation], folder: Path, endings: Sequence[str]
     check_comparable(evaluations)
     evaluations = with_distinct_names(evaluations)
     written = []
-    with _style():
-        for name, make in _drawings(evaluations):
-            figure = make()
-            # Laid out once, not again for every file.
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            written += [_save(figure, folder / f"{name}.{ending}") for ending in endings]
+    for name, make in _drawings(evaluations):
+        written += draw_one(make, [folder / f"{name}.{ending}" for ending in endings])
     return written
+
+
+def draw_one(make: "Callable[[], Figure]", files: Sequence[Path]) -> list[Path]:
+    """Draw a figure in the reports' style and write it in the formats that the files' endings name."""
+    for file in files:
+        if file.suffix[1:] not in _METADATA:
+            raise ConfigError(
+                f"{file} is no figure: let its name end in {', '.join(f'.{each}' for each in _METADATA)}."
+            )
+    with _style():
+        figure = make()
+        # Laid out once, not again for every file.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        return [_save(figure, file) for file in files]
 
 
 def _drawings(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, "Callable[[], Figure]"]]:

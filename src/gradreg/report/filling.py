@@ -5,22 +5,25 @@
     <!-- gradreg: end -->
 
 After "gradreg:" stands the key of a table of the report, or "reference" with a threat and a radius; after "from" the
-evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml).
+evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The
+table "runs" is made from run directories instead.
 """
 
 import re
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 
 from gradreg.errors import DataError
 from gradreg.evaluation.files import FACTS, load
 from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.fractions import fraction
 from gradreg.report.formats import rows_only
 from gradreg.report.layout import Table
 from gradreg.report.reference import reference
+from gradreg.report.runs import read, runs_table
 from gradreg.report.tables import tables
 from gradreg.storage import replacing
+from gradreg.training.directory import CONFIG
 
 _BLOCK = re.compile(r"(<!-- gradreg: (?!end)(.+?) from (.+?) -->\n).*?(<!-- gradreg: end -->)", re.DOTALL)
 
@@ -54,7 +57,11 @@ def filled(text: str, root: Path) -> str:
 
     def made(block: re.Match[str]) -> str:
         begin, what, where, end = block.groups()
-        found = table(what.split(), evaluations(where.split(), root))
+        words, patterns = what.split(), where.split()
+        if words == ["runs"]:
+            found = runs_table([read(place) for place in _places(patterns, root, CONFIG, "run")])
+        else:
+            found = table(words, [load(place) for place in _places(patterns, root, FACTS, "evaluation")])
         return f"{begin}\n{found.caption}\n\n{rows_only(found)}\n\n{end}"
 
     return _BLOCK.sub(made, text)
@@ -65,10 +72,9 @@ def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
     if words[0] == "reference":
         if len(words) != 3 or words[1] not in STANDARD_RADII:
             raise DataError(f"{' '.join(words)!r} is no table: write reference, a threat and a radius, as linf 8/255.")
-        try:
-            radius = float(Fraction(words[2]))
-        except (ValueError, ZeroDivisionError):
-            raise DataError(f"{words[2]!r} is no radius: write a number or a fraction, as 0.5 or 8/255.") from None
+        radius = fraction(words[2])
+        if radius is None:
+            raise DataError(f"{words[2]!r} is no radius: write a number or a fraction, as 0.5 or 8/255.")
         return reference(found, words[1], radius)  # type: ignore[arg-type]
     known = {each.key: each for each in tables(found)}
     if words != [words[0]] or words[0] not in known:
@@ -76,16 +82,15 @@ def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
     return known[words[0]]
 
 
-def evaluations(patterns: Sequence[str], root: Path) -> list[Evaluation]:
-    """All evaluations that the patterns match, in the order of the patterns and then of the alphabet."""
-    found: dict[Path, Evaluation] = {}
+def _places(patterns: Sequence[str], root: Path, file: str, what: str) -> list[Path]:
+    """The folders that the patterns match and that hold the file, in the order of the patterns, then the alphabet."""
+    found: dict[Path, None] = {}
     for pattern in patterns:
-        places = sorted(place for place in root.glob(pattern) if (place / FACTS).is_file())
+        places = sorted(place for place in root.glob(pattern) if (place / file).is_file())
         if not places:
-            raise DataError(f"No evaluation matches {pattern} in {root}: a mark names the folders that hold one.")
-        for place in places:
-            found.setdefault(place, load(place))
-    return list(found.values())
+            raise DataError(f"No {what} matches {pattern} in {root}: a mark names the folders that hold one.")
+        found |= dict.fromkeys(places)
+    return list(found)
 
 
 def _root(page: Path) -> Path:

@@ -26,6 +26,7 @@ from gradreg.training.errors import RunError
 # What may differ between the parts of one run: it changes where and how fast, not what is computed.
 MACHINE = ("device", "workers", "save_minutes", "tensorboard")
 
+CONFIG = "config.toml"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -42,13 +43,13 @@ class RunDirectory:
             raise RunError(f"{self.folder} is not empty: choose another --run, or continue that run with --resume.")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._replace("config.toml", toml.dumps(config))
+            self._replace(CONFIG, toml.dumps(config))
         except OSError as error:
             raise RunError(f"{self.folder} cannot be written to ({error}).") from error
 
     def config(self) -> dict[str, Any]:
         """The recipe that the run was started with."""
-        path = self.folder / "config.toml"
+        path = self.folder / CONFIG
         if not path.is_file():
             raise RunError(f"{self.folder} holds no run (there is no config.toml): start one without --resume.")
         return toml.parse(path.read_text(encoding="utf-8"), str(path))

@@ -5,7 +5,6 @@ an unknown key names the nearest known one. A field whose metadata names `kinds`
 table's `name` says which, and the name alone stands for that kind with its defaults.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
@@ -13,10 +12,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gradreg.errors import ConfigError
+from gradreg.fractions import fraction
 
 T = TypeVar("T")
 
-_FRACTION = re.compile(r"\s*(\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -102,8 +101,8 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
 
 def _scalar(value: Any, kind: type, where: str) -> Any:
     if kind is float:
-        if isinstance(value, str) and (fraction := _FRACTION.fullmatch(value)) and float(fraction[2]):
-            return float(fraction[1]) / float(fraction[2])  # "8/255", which TOML cannot write as a number
+        if isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
+            return known  # TOML cannot write 8/255 as a number
         if isinstance(value, int) and not isinstance(value, bool):
             return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -1,0 +1,94 @@
+"""Which dial does what: of a sweep around one recipe, a panel for every setting that was turned by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradreg.errors import DataError
+from gradreg.report.canvas import COLOURS, GUIDE, in_percent, new_figure
+from gradreg.report.runs import Run, commonest, cost, differences, setting, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANEL = 1.55
+_ACROSS = 4
+
+
+@dataclass(frozen=True)
+class Dial:
+    """A setting, and the runs that differ in nothing else, in the order of its values; the middle is among them."""
+
+    key: str
+    values: tuple[Any, ...]
+    runs: tuple[Run, ...]
+
+
+def dials(runs: Sequence[Run]) -> list[Dial]:
+    """Every setting that some run turned by itself away from what most runs have."""
+    base = commonest(runs)
+    turned: dict[str, list[Run]] = {}
+    middle: list[Run] = []
+    for run in runs:
+        found = differences(run, base)
+        if not found:
+            middle.append(run)
+        elif len(found) == 1:
+            turned.setdefault(next(iter(found)), []).append(run)
+    if not turned:
+        raise DataError("No run turns one setting by itself away from the others' middle: there is no dial to draw.")
+    return [_dial(key, [*middle, *found]) for key, found in turned.items()]
+
+
+def draw_dials(runs: Sequence[Run], file: Path) -> Path:
+    """The figure, as SVG, PNG or PDF by the file's ending."""
+    from gradreg.report.figures import draw_one
+
+    return draw_one(partial(panels, runs), [file])[0]
+
+
+def panels(runs: Sequence[Run]) -> "Figure":
+    """Clean accuracy hollow, accuracy under the probe filled, the cost of training above; one scale for all."""
+    found = dials(runs)
+    across = min(_ACROSS, len(found))
+    down = -(-len(found) // across)
+    figure = new_figure(_PANEL * across + 0.4, 1.75 * down + 0.25)
+    grid = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axes in grid.flat[len(found) :]:
+        axes.set_axis_off()
+    for axes, dial in zip(grid.flat, found, strict=False):
+        _panel(axes, dial, runs)
+    top = max(float(run.best["clean"]) for dial in found for run in dial.runs)
+    grid[0, 0].set_ylim(0, 1.3 * top)
+    in_percent(grid[0, 0], "y")
+    figure.supylabel("accuracy on held-out images: hollow clean, filled under the probe", fontsize=6.5)
+    figure.suptitle("above: time of a training step × undefended", fontsize=6, x=0.02, ha="left")
+    return figure
+
+
+def _panel(axes: "Axes", dial: Dial, among: Sequence[Run]) -> None:
+    at = range(len(dial.runs))
+    for key, colour, face in (("clean", COLOURS[0], "white"), ("probe", COLOURS[1], COLOURS[1])):
+        heights = [float(run.best[key]) for run in dial.runs]
+        axes.plot(at, heights, color=colour, linewidth=0.8, marker="o", markersize=4.5, markerfacecolor=face)
+    for place, run in zip(at, dial.runs, strict=True):
+        ratio = cost(run, among)
+        if ratio is not None:
+            above = (place, float(run.best["clean"]))
+            axes.annotate(f"{ratio:.2g}×", above, (0, 5), textcoords="offset points", fontsize=6, ha="center")
+    axes.set_xticks(list(at), [setting(dial.key, value) for value in dial.values], fontsize=6)
+    axes.set_xlim(-0.5, len(dial.runs) - 0.5)
+    axes.set_title(short(dial.key), fontsize=7)
+    axes.grid(axis="y", color=GUIDE, linewidth=0.3)
+
+
+def _dial(key: str, runs: Sequence[Run]) -> Dial:
+    """Numbers in rising order; names stay in the order of the runs."""
+    values = [run.settings.get(key) for run in runs]
+    order = list(range(len(runs)))
+    if all(isinstance(value, (int, float)) for value in values):
+        order.sort(key=lambda i: values[i])  # type: ignore[arg-type,return-value]
+    return Dial(key, tuple(values[i] for i in order), tuple(runs[i] for i in order))

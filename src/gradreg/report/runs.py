@@ -1,0 +1,153 @@
+"""Training runs side by side: in which settings they differ, what each reached on its held-out images, what it cost.
+
+Nothing but config.toml and metrics.jsonl of a run directory is read, so that a sweep can be kept without its weights.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from gradreg.errors import DataError
+from gradreg.report.layout import Cell, Column, Row, Table
+from gradreg.report.numbers import images, number, radius_name, word
+from gradreg.smoothing.intervals import clopper_pearson
+from gradreg.training.directory import MACHINE, RunDirectory
+
+_UNTOLD = "–"
+# Lengths in pixels, which read best as parts of 255.
+_PIXELS = ("eps", "h", "h_start", "step_size")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run by its settings, with dots for what is inside of what, and its epochs."""
+
+    name: str
+    settings: Mapping[str, Any]
+    epochs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def best(self) -> Mapping[str, Any]:
+        """The epoch whose weights are in best.safetensors."""
+        return next((row for row in reversed(self.epochs) if row["best"]), self.epochs[-1])
+
+    @property
+    def rate(self) -> float:
+        """Images a second, of the middle epoch: the first one warms up, and others may have had company."""
+        return median(float(row["images_per_second"]) for row in self.epochs)
+
+
+def read(folder: Path) -> Run:
+    """The run in a folder."""
+    run = RunDirectory(folder)
+    settings, epochs = run.config(), run.metrics()
+    if not epochs:
+        raise DataError(f"{folder} holds a run without a finished epoch (metrics.jsonl): there is nothing to compare.")
+    told = {key: value for key, value in _flat(settings).items() if key not in MACHINE}
+    return Run(folder.resolve().name, told, tuple(epochs))
+
+
+def commonest(runs: Sequence[Run]) -> dict[str, Any]:
+    """For every setting the value that most runs have: the middle of a sweep. The first one's, where values draw."""
+    keys = dict.fromkeys(key for run in runs for key in run.settings)
+    return {key: Counter(_hashable(run.settings.get(key)) for run in runs).most_common(1)[0][0] for key in keys}
+
+
+def differences(run: Run, base: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in which a run differs; of another kind of objective or probe, the kind says it all."""
+    found = {key: run.settings.get(key) for key in base if _hashable(run.settings.get(key)) != base[key]}
+    other_kinds = [key.removesuffix("name") for key in found if key.endswith(".name")]
+    return {
+        key: value
+        for key, value in found.items()
+        if key.endswith(".name") or not any(key.startswith(kind) for kind in other_kinds)
+    }
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """A row a run, in the order given."""
+    if not runs:
+        raise DataError("There is no run to compare: name the folders that `gradreg train` wrote.")
+    base = commonest(runs)
+    return Table(
+        "runs",
+        "Training runs",
+        f"The best epoch of every run, on {images(int(run.best['held_out']) for run in runs)} held out of the training "
+        f"set ({images(int(run.best['probed']) for run in runs)} under the probe, which also picked the epoch). Below "
+        "a figure: its 95 % interval for the choice of images.",
+        (
+            Column("differs in", "The settings that are not those of most of these runs."),
+            Column("clean", "Held-out images that are classified correctly.", "high"),
+            Column("probe", "The same under the run's own probe, a short PGD.", "high"),
+            Column("one step", "The same under a single step: far above the probe, the run overfits to it.", None),
+            Column("‖∇ℓ‖", "Mean dual norm of the loss's gradient.", "low"),
+            Column("epoch", "The best one, of all that were run."),
+            Column("× undefended", "Time of an image in training over that in the undefended run here.", "low"),
+        ),
+        tuple(_row(run, runs, base) for run in runs),
+    )
+
+
+def cost(run: Run, among: Sequence[Run]) -> float | None:
+    """Time of an image in training over that in the undefended run of the same network; None without one."""
+    for other in among:
+        if other.settings.get("objective.name") == "undefended" and _network(other) == _network(run):
+            return other.rate / run.rate
+    return None
+
+
+def setting(key: str, value: Any) -> str:
+    """A value as a recipe would have it, with lengths as parts of 255 where they are."""
+    if value is None:
+        return _UNTOLD
+    if isinstance(value, float):
+        return radius_name(value) if key.rpartition(".")[2] in _PIXELS else f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _row(run: Run, among: Sequence[Run], base: Mapping[str, Any]) -> Row:
+    told = ", ".join(f"{short(key)} {setting(key, value)}" for key, value in differences(run, base).items())
+    best = run.best
+    return Row(
+        run.name,
+        (
+            word(told or "nothing"),
+            _share(best, "clean", "held_out"),
+            _share(best, "probe", "probed"),
+            _share(best, "single_step", "probed"),
+            number(best.get("grad_norm")),
+            word(f"{best['epoch']} of {run.epochs[-1]['epoch']}"),
+            number(cost(run, among), unit="×"),
+        ),
+    )
+
+
+def short(key: str) -> str:
+    """As "objective.h" is h, "objective.name" is objective, and "probe.eps" stays, since there is another eps."""
+    return key.removesuffix(".name").removeprefix("objective.")
+
+
+def _share(row: Mapping[str, Any], key: str, of: str) -> Cell:
+    value, n = row.get(key), int(row[of])
+    if value is None:
+        return Cell(_UNTOLD, None)
+    low, high = clopper_pearson(round(value * n), n)
+    return Cell(f"{100 * value:.1f} %", float(value), f"{100 * low:.1f}–{100 * high:.1f} %")
+
+
+def _network(run: Run) -> tuple[Any, ...]:
+    return tuple(run.settings.get(key) for key in ("model.name", "data", "channels_last", "compile"))
+
+
+def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{within}{key}.") if isinstance(value, Mapping) else {f"{within}{key}": value}
+    return flat
+
+
+def _hashable(value: Any) -> Any:
+    return value if value is None or isinstance(value, (str, int, float)) else repr(value)

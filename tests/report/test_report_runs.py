@@ -1,0 +1,120 @@
+"""Training runs side by side: the settings they differ in, their best epochs, what they cost, and which dial does what."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradreg.cli import main
+from gradreg.errors import ConfigError, DataError, GradregError
+from gradreg.report.dials import dials, draw_dials
+from gradreg.report.filling import fill
+from gradreg.report.runs import Run, commonest, cost, differences, read, runs_table
+from gradreg.training.directory import RunDirectory
+
+GRADIENT = {"name": "gradient", "threat": "linf", "eps": 8 / 255, "h": 7 / 255, "lazy": 1}
+
+
+def wrote(folder: Path, clean: float = 0.6, rate: float = 100.0, **settings: Any) -> Path:
+    """A run of three epochs, the second of them the best, like no other but in those settings."""
+    config = {"seed": 0, "workers": 2, "data": "cifar10", "model": {"name": "compact", "activation": "gelu"}}
+    run = RunDirectory(folder)
+    run.start(config | {"objective": GRADIENT} | settings)
+    for epoch, (share, best) in enumerate([(0.3, True), (clean, True), (0.9, False)], start=1):
+        figures = {"clean": share, "probe": share / 2, "single_step": share / 2, "grad_norm": 10.0, "hours": 0.1}
+        run.add_metrics(
+            {"epoch": epoch, "held_out": 1000, "probed": 500, "images_per_second": rate * epoch, "best": best} | figures
+        )
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> list[Path]:
+    return [
+        wrote(tmp_path / "middle"),
+        wrote(tmp_path / "h1", clean=0.7, objective=GRADIENT | {"h": 1 / 255}),
+        wrote(tmp_path / "h12", clean=0.5, objective=GRADIENT | {"h": 12 / 255}, workers=4),
+        wrote(tmp_path / "lazy", rate=160.0, objective=GRADIENT | {"lazy": 4}),
+        wrote(tmp_path / "relu", model={"name": "compact", "activation": "relu"}),
+        wrote(tmp_path / "plain", clean=0.8, rate=240.0, objective={"name": "undefended"}, clip_norm=1.0),
+    ]
+
+
+def runs_of(sweep: list[Path]) -> list[Run]:
+    return [read(folder) for folder in sweep]
+
+
+def test_a_run_is_told_by_what_most_others_do_not_have(sweep: list[Path]) -> None:
+    runs = runs_of(sweep)
+    base = commonest(runs)
+    told = {run.name: differences(run, base) for run in runs}
+    assert told["middle"] == {}
+    assert told["h12"] == {"objective.h": 12 / 255}, "how many workers load images is not how a run was trained"
+    assert told["relu"] == {"model.activation": "relu"}
+    assert told["plain"] == {"objective.name": "undefended", "clip_norm": 1.0}, "another kind has no h to differ in"
+
+
+def test_the_figures_are_those_of_the_best_epoch(sweep: list[Path]) -> None:
+    first = runs_table(runs_of(sweep)).rows[0]
+    told, clean, probe, _, slope, epoch, ratio = first.cells
+    assert (told.text, epoch.text) == ("nothing", "2 of 3")
+    assert (clean.value, probe.value, slope.value) == pytest.approx((0.6, 0.3, 10.0))
+    assert clean.note == "56.9–63.1 %", "the Clopper-Pearson interval of 600 out of 1,000"
+    assert ratio.value == pytest.approx(2.4)
+
+
+def test_cost_is_against_the_undefended_run_of_the_same_network(sweep: list[Path]) -> None:
+    runs = runs_of(sweep)
+    assert cost(runs[3], runs) == pytest.approx(1.5)
+    assert cost(runs[4], runs) == pytest.approx(2.4), "another activation is still the same network"
+    assert cost(runs[0], runs[:2]) is None
+
+
+def test_a_dial_is_a_setting_turned_by_itself(sweep: list[Path]) -> None:
+    found = {dial.key: dial for dial in dials(runs_of(sweep))}
+    assert list(found) == ["objective.h", "objective.lazy", "model.activation"]
+    assert [run.name for run in found["objective.h"].runs] == ["h1", "middle", "h12"], "numbers in rising order"
+    assert found["model.activation"].values == ("gelu", "relu")
+
+
+def test_the_figure_is_the_same_bytes_each_time(sweep: list[Path], tmp_path: Path) -> None:
+    one, two = (draw_dials(runs_of(sweep), tmp_path / f"{name}.svg").read_bytes() for name in ("one", "two"))
+    assert one == two
+    with pytest.raises(ConfigError, match=r"is no figure: let its name end in \.svg"):
+        draw_dials(runs_of(sweep), tmp_path / "dials.gif")
+    with pytest.raises(DataError, match="there is no dial to draw"):
+        draw_dials(runs_of(sweep)[:1], tmp_path / "none.svg")
+
+
+def test_the_command_writes_what_the_table_says(
+    sweep: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["runs", *map(str, sweep)])
+    assert "| lazy | lazy 4 | 60.0 %" in capsys.readouterr().out
+    target = tmp_path / "runs.json"
+    main(["runs", *map(str, sweep), "--format", "json", "-o", str(target)])
+    assert capsys.readouterr().out == f"The table is in {target}.\n"
+    assert [row["name"] for row in json.loads(target.read_text())["tables"][0]["rows"]] == [p.name for p in sweep]
+
+
+def test_a_page_names_runs_without_their_weights(sweep: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    page = tmp_path / "page.md"
+    page.write_text("<!-- gradreg: runs from h* lazy -->\n<!-- gradreg: end -->\n")
+    assert fill(page)
+    assert [line.split(" | ")[0] for line in page.read_text().splitlines() if " of 3" in line] == [
+        "| h1",
+        "| h12",
+        "| lazy",
+    ]
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(GradregError, match="holds no run"):
+        read(tmp_path)
+    (tmp_path / "config.toml").write_text("seed = 0\n")
+    with pytest.raises(DataError, match="without a finished epoch"):
+        read(tmp_path)
+    with pytest.raises(DataError, match="There is no run to compare"):
+        runs_table([])
