@@ -1,4 +1,4 @@
-"""Training runs side by side: the settings they differ in, their best epochs, what they cost, and which dial does what."""
+"""Training runs side by side: how they differ, their best epochs, what they cost, and which dial does what."""
 
 import json
 from pathlib import Path
