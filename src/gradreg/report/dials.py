@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradreg.errors import DataError
 from gradreg.report.canvas import COLOURS, GUIDE, in_percent, new_figure
-from gradreg.report.runs import Run, commonest, cost, differences, setting, short
+from gradreg.report.runs import Run, cost, differences, middle, setting, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,19 +28,16 @@ class Dial:
 
 
 def dials(runs: Sequence[Run]) -> list[Dial]:
-    """Every setting that some run turned by itself away from what most runs have."""
-    base = commonest(runs)
+    """Every setting that some run turned by itself."""
+    base = middle(runs)
     turned: dict[str, list[Run]] = {}
-    middle: list[Run] = []
     for run in runs:
         found = differences(run, base)
-        if not found:
-            middle.append(run)
-        elif len(found) == 1:
+        if len(found) == 1:
             turned.setdefault(next(iter(found)), []).append(run)
     if not turned:
-        raise DataError("No run turns one setting by itself away from the others' middle: there is no dial to draw.")
-    return [_dial(key, [*middle, *found]) for key, found in turned.items()]
+        raise DataError("No two of these runs differ in one setting alone: there is no dial to draw.")
+    return [_dial(key, [base, *found]) for key, found in turned.items()]
 
 
 def draw_dials(runs: Sequence[Run], file: Path) -> Path:

@@ -3,7 +3,6 @@
 Nothing but config.toml and metrics.jsonl of a run directory is read, so that a sweep can be kept without its weights.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,20 +49,20 @@ def read(folder: Path) -> Run:
     return Run(folder.resolve().name, told, tuple(epochs))
 
 
-def commonest(runs: Sequence[Run]) -> dict[str, Any]:
-    """For every setting the value that most runs have: the middle of a sweep. The first one's, where values draw."""
-    keys = dict.fromkeys(key for run in runs for key in run.settings)
-    return {key: Counter(_hashable(run.settings.get(key)) for run in runs).most_common(1)[0][0] for key in keys}
+def middle(runs: Sequence[Run]) -> Run:
+    """The run that differs least from all the others, the first of equals: what a sweep turns around."""
+    return min(runs, key=lambda run: sum(len(differences(other, run)) for other in runs))
 
 
-def differences(run: Run, base: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings in which a run differs; of another kind of objective or probe, the kind says it all."""
-    found = {key: run.settings.get(key) for key in base if _hashable(run.settings.get(key)) != base[key]}
+def differences(run: Run, base: Run) -> dict[str, Any]:
+    """The settings that a run has otherwise than the base; of another kind of objective, its kind says it all."""
+    keys = dict.fromkeys((*base.settings, *run.settings))
+    found = {key: run.settings.get(key) for key in keys if run.settings.get(key) != base.settings.get(key)}
     other_kinds = [key.removesuffix("name") for key in found if key.endswith(".name")]
     return {
         key: value
         for key, value in found.items()
-        if key.endswith(".name") or not any(key.startswith(kind) for kind in other_kinds)
+        if not any(key.startswith(kind) and key != f"{kind}name" for kind in other_kinds)
     }
 
 
@@ -71,7 +70,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
     """A row a run, in the order given."""
     if not runs:
         raise DataError("There is no run to compare: name the folders that `gradreg train` wrote.")
-    base = commonest(runs)
+    base = middle(runs)
     return Table(
         "runs",
         "Training runs",
@@ -79,9 +78,10 @@ def runs_table(runs: Sequence[Run]) -> Table:
         f"set ({images(int(run.best['probed']) for run in runs)} under the probe, which also picked the epoch). Below "
         "a figure: its 95 % interval for the choice of images.",
         (
-            Column("differs in", "The settings that are not those of most of these runs."),
+            Column(f"differs from {base.name} in", "The run that has most in common with all the others."),
             Column("clean", "Held-out images that are classified correctly.", "high"),
             Column("probe", "The same under the run's own probe, a short PGD.", "high"),
+            Column("probe at the end", "The same after the last epoch.", "high"),
             Column("one step", "The same under a single step: far above the probe, the run overfits to it.", None),
             Column("‖∇ℓ‖", "Mean dual norm of the loss's gradient.", "low"),
             Column("epoch", "The best one, of all that were run."),
@@ -108,7 +108,7 @@ def setting(key: str, value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _row(run: Run, among: Sequence[Run], base: Mapping[str, Any]) -> Row:
+def _row(run: Run, among: Sequence[Run], base: Run) -> Row:
     told = ", ".join(f"{short(key)} {setting(key, value)}" for key, value in differences(run, base).items())
     best = run.best
     return Row(
@@ -117,6 +117,7 @@ def _row(run: Run, among: Sequence[Run], base: Mapping[str, Any]) -> Row:
             word(told or "nothing"),
             _share(best, "clean", "held_out"),
             _share(best, "probe", "probed"),
+            _share(run.epochs[-1], "probe", "probed"),
             _share(best, "single_step", "probed"),
             number(best.get("grad_norm")),
             word(f"{best['epoch']} of {run.epochs[-1]['epoch']}"),
@@ -147,7 +148,3 @@ def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     for key, value in table.items():
         flat |= _flat(value, f"{within}{key}.") if isinstance(value, Mapping) else {f"{within}{key}": value}
     return flat
-
-
-def _hashable(value: Any) -> Any:
-    return value if value is None or isinstance(value, (str, int, float)) else repr(value)
