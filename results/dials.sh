@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # results/dials.sh RUNS DATA [NAME …]
 # Trains the sweep behind "Which dial does what" of docs/results.md, or those of its runs that are named: cifar10-compact-linf on
-# 15,000 images for four epochs, one setting turned at a time; about 70 minutes on a core. Interrupted, it goes on.
+# 15,000 images for four epochs, one setting turned at a time; about 80 minutes on a core. Interrupted, it goes on.
 set -euo pipefail
 runs=$1 data=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 
 inner='name = "gradient", threat = "linf", eps = "8/255", h = "7/255", h_jitter = 0.4, jitter = "step", ramp_epochs = 1.0'
-names=(middle eps-4 eps-12 h-1 h-3 h-12 lazy-2 lazy-4 relu silu noise undefended at)
+names=(undefended middle lazy-2 lazy-4 relu h-1 noise n-fgsm at eps-4 eps-12 h-3 h-12 silu)
 [ $# -gt 0 ] && names=("$@")
 
 for name in "${names[@]}"; do
@@ -19,7 +19,7 @@ for name in "${names[@]}"; do
         lazy-*) turned=("objective.lazy=$value") ;;
         relu | silu) turned=("model.activation=$name") ;;
         noise) turned=("objective={ name = \"noise\", sigma = \"8/255\", inner = { $inner } }") ;;
-        undefended | at) recipe=cifar10-compact-$name turned=(clip_norm=1.0 probe.eps=8/255 on_overfitting=rollback) ;;
+        undefended | at | n-fgsm) recipe=cifar10-compact-$name turned=(clip_norm=1.0 probe.eps=8/255 on_overfitting=rollback) ;;
         *) echo "There is no run $name in this sweep." >&2 && exit 2 ;;
     esac
     # A ramp that is a quarter of the run, as the recipe's is of its own.
