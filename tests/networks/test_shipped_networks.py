@@ -207,3 +207,16 @@ def test_the_files_are_packaged() -> None:
     patterns = [line.strip("/") for line in (Path(__file__).parents[2] / ".gitignore").read_text().split()]
     assert patterns
     assert not [name for name in ("networks", *networks.FILES) for pattern in patterns if fnmatch(name, pattern)]
+
+
+def test_a_network_comes_back_in_the_order_in_memory_that_it_was_trained_in() -> None:
+    assert RunDirectory(REAL / "cifar10-linf").config()["channels_last"]
+    model = gradreg.load(REAL / "cifar10-linf")
+    kernels = [weight for weight in model.parameters() if weight.ndim == 4 and weight[0, 0].numel() > 1]
+    assert kernels
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in kernels)
+    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    found = model(x)
+    for weight in kernels:
+        weight.data = weight.data.contiguous()
+    torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)

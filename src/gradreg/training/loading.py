@@ -25,7 +25,8 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
         )
     if which == "last" and directory.folder.parent == networks.home():
         raise RunError(f"{run} is a shipped network, which has the weights of its best epoch only: leave 'last' out.")
-    model = directory.config().get("model")
+    config = directory.config()
+    model = config.get("model")
     if model is None:
         raise RunError(
             f"The network of {run} was made in Python, so its recipe does not say how to build it: build it yourself "
@@ -35,4 +36,7 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
     with torch.random.fork_rng():
         network = build(model["name"], **{key: value for key, value in model.items() if key != "name"})
     network.load_state_dict(weights.tensors)
+    if config.get("channels_last"):
+        # Files hold weights in one order; in the one it was trained in, CIFAR-10's network is up to twice as fast.
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval()
