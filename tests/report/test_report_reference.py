@@ -44,6 +44,9 @@ def test_figures_are_those_of_the_columns() -> None:
     assert (hours, ratio) == pytest.approx((2.0, 4.0))
     assert ours.cells[2].note == "40.0–60.0 %, 2 seeds"
     assert other.cells[2].text == "–", "AutoAttack was not run on it"
+    elsewhere = replace(plain(), threats={})
+    (alone,) = reference([seeded(0, 4), elsewhere], "l2", 0.45).rows
+    assert alone.cells[5].value == pytest.approx(2.0), "costs are compared with a network that was not attacked"
     assert other.cells[1].note == "18.7–81.3 %", "the Clopper-Pearson interval of 5 out of 10"
 
 
