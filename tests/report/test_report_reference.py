@@ -75,6 +75,7 @@ def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:
     ("mark", "message"),
     [
         ("reference l3 0.5 from results/*", r"'reference l3 0\.5' is no table"),
+        ("paired linf from results/*", "'paired linf' is no table"),
         ("reference l2 far from results/*", "'far' is no radius"),
         ("nonsense from results/*", "'nonsense' is no table of these evaluations: there are table-1"),
         ("table-1 from elsewhere/*", "No evaluation matches elsewhere"),

@@ -4,9 +4,9 @@
     …
     <!-- gradreg: end -->
 
-After "gradreg:" stands the key of a table of the report, or "reference" with a threat and a radius; after "from" the
-evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The
-table "runs" is made from run directories instead.
+After "gradreg:" stands the key of a table of the report, "reference" with a threat and a radius, or "paired" with a
+threat and radii; after "from" the evaluations, as paths relative to the page's checkout (the nearest folder above it
+that holds a pyproject.toml). The table "runs" is made from run directories instead.
 """
 
 import re
@@ -15,10 +15,11 @@ from pathlib import Path
 
 from gradreg.errors import DataError
 from gradreg.evaluation.files import FACTS, load
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.evaluation.record import Evaluation
 from gradreg.fractions import fraction
 from gradreg.report.formats import rows_only
 from gradreg.report.layout import Table
+from gradreg.report.paired import pairs
 from gradreg.report.reference import reference
 from gradreg.report.runs import read, runs_table
 from gradreg.report.tables import tables
@@ -69,17 +70,25 @@ def filled(text: str, root: Path) -> str:
 
 def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
     """The table that a mark asks for."""
-    if words[0] == "reference":
-        if len(words) != 3 or words[1] not in STANDARD_RADII:
-            raise DataError(f"{' '.join(words)!r} is no table: write reference, a threat and a radius, as linf 8/255.")
-        radius = fraction(words[2])
-        if radius is None:
-            raise DataError(f"{words[2]!r} is no radius: write a number or a fraction, as 0.5 or 8/255.")
-        return reference(found, words[1], radius)  # type: ignore[arg-type]
+    match words:
+        case ["reference", "l1" | "l2" | "linf" as threat, radius]:
+            return reference(found, threat, _radius(radius))
+        case ["paired", "l1" | "l2" | "linf" as threat, *radii] if radii:
+            return pairs(found, [(threat, _radius(radius)) for radius in radii])
     known = {each.key: each for each in tables(found)}
     if words != [words[0]] or words[0] not in known:
-        raise DataError(f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}.")
+        raise DataError(
+            f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}; and reference and "
+            "paired, with a threat and a radius as linf 8/255."
+        )
     return known[words[0]]
+
+
+def _radius(text: str) -> float:
+    radius = fraction(text)
+    if radius is None:
+        raise DataError(f"{text!r} is no radius: write a number or a fraction, as 0.5 or 8/255.")
+    return radius
 
 
 def _places(patterns: Sequence[str], root: Path, file: str, what: str) -> list[Path]:

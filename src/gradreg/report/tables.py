@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import confirmation, findings, paper, paper_tables
+from gradreg.report import confirmation, findings, paired, paper, paper_tables
 from gradreg.report.compare import with_distinct_names
 from gradreg.report.layout import Cell as Cell
 from gradreg.report.layout import Column as Column
@@ -19,6 +19,7 @@ _BUILDERS = (
     paper_tables.table_5,
     findings.robust_error,
     confirmation.confirmation,
+    paired.paired,
     findings.bound_validity,
     findings.winners,
     findings.cost,
