@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from gradreg.errors import ModelError
 from gradreg.models import build
+from gradreg.models.averaged import AveragedConv2d
 
 
 def test_compact_logits_start_at_a_sane_scale() -> None:
@@ -33,6 +34,24 @@ def test_any_size_and_channels(name: str, sizes: tuple[int, ...], channels: int)
         logits = model(images)
         assert logits.shape == (2, 7)
         assert not torch.equal(logits, model(images.flip(-1)))  # it does look at the image
+
+
+@pytest.mark.parametrize("size", [(2, 2), (7, 8), (31, 31), (15, 4)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_an_averaged_convolution_is_the_convolution_and_the_average(
+    size: tuple[int, int], layout: torch.memory_format
+) -> None:
+    torch.manual_seed(0)
+    ours = AveragedConv2d(5, 6).double()
+    torch.manual_seed(0)
+    plain = nn.Conv2d(5, 6, 3, padding=1, bias=False)
+    theirs = nn.Sequential(plain, nn.AvgPool2d(2)).double()
+    assert torch.equal(ours.weight, plain.weight), "the same seed gives the same network"
+    x = torch.randn(2, 5, *size, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+    assert_close(ours(x), theirs(x))
+    gradients = [torch.autograd.grad(module(x).square().sum(), [x, *module.parameters()]) for module in (ours, theirs)]
+    for one, other in zip(*gradients, strict=True):
+        assert_close(one, other)
 
 
 @pytest.mark.parametrize("width", [0, -3, 1.5, True, "wide"])

@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 MODELS = {
     "small": Entry(small, "28x28 grey images; learns in seconds (3.2 MMAC, 57 k parameters)"),
-    "compact": Entry(compact, "robust CIFAR training on a CPU (33 MMAC, 498 k parameters)"),
+    "compact": Entry(compact, "robust CIFAR training on a CPU (19 MMAC, 498 k parameters)"),
     "resnext34_2x32": Entry(resnext34_2x32, "the paper's CIFAR network (571 MMAC, 3.9 M parameters)"),
     "resnet50": Entry(resnet50, "the paper's ImageNet network, v1.5 (4.1 GMAC at 224x224, 25.6 M parameters)"),
 }
