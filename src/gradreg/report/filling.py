@@ -74,7 +74,7 @@ def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
         case ["reference", "l1" | "l2" | "linf" as threat, radius]:
             return reference(found, threat, _radius(radius))
         case ["paired", "l1" | "l2" | "linf" as threat, *radii] if radii:
-            return pairs(found, [(threat, _radius(radius)) for radius in radii])
+            return pairs(found, threat, [_radius(radius) for radius in radii])
     known = {each.key: each for each in tables(found)}
     if words != [words[0]] or words[0] not in known:
         raise DataError(

@@ -16,19 +16,30 @@ from gradreg.report.numbers import THREAT_SIGNS, count, number, radius_name
 
 
 def paired(evaluations: Sequence[Evaluation]) -> Table:
-    """Every two models at the usual radii."""
-    radii = [(threat, radius) for threat, usual in STANDARD_RADII.items() for radius in usual]
-    return pairs(evaluations, radii)
+    """At the second of the usual radii, the model that most images withstand with against each of the others."""
+    rows = []
+    for threat, (_, radius, *_) in STANDARD_RADII.items():
+        examined = [each for each in evaluations if threat in each.threats]
+        best = max(examined, key=lambda each: _share(each, threat, radius), default=None)
+        rows += [_row(best, other, threat, radius) for other in examined if best is not None and other is not best]
+    return _table(rows)
 
 
-def pairs(evaluations: Sequence[Evaluation], radii: Sequence[tuple[ThreatName, float]]) -> Table:
-    """Every two models that were attacked on the same images, at those radii."""
-    rows = [
-        row
-        for threat, radius in radii
-        for first, second in combinations([each for each in evaluations if threat in each.threats], 2)
-        if (row := _row(first, second, threat, radius)) is not None
-    ]
+def pairs(evaluations: Sequence[Evaluation], threat: ThreatName, radii: Sequence[float]) -> Table:
+    """Every two models, at those radii."""
+    examined = [each for each in evaluations if threat in each.threats]
+    return _table([_row(*two, threat, radius) for radius in radii for two in combinations(examined, 2)])
+
+
+def sign_test(one: int, other: int) -> float:
+    """The two-sided p of so uneven a split, or a more uneven one, between equals (McNemar's test, exact form)."""
+    n = one + other
+    tail = sum(math.comb(n, k) for k in range(min(one, other) + 1))
+    # Whole numbers to the last: either of them alone may be too large for a float.
+    return float(min(1.0, 2 * tail / (1 << n)))
+
+
+def _table(rows: Sequence[Row | None]) -> Table:
     return Table(
         "paired",
         "Image by image",
@@ -43,19 +54,12 @@ def pairs(evaluations: Sequence[Evaluation], radii: Sequence[tuple[ThreatName, f
             Column("neither", "Images that withstand with neither."),
             Column("p", "Small: the difference is not the choice of images.", "low"),
         ),
-        tuple(rows),
+        tuple(row for row in rows if row is not None),
     )
 
 
-def sign_test(one: int, other: int) -> float:
-    """The two-sided p of so uneven a split, or a more uneven one, between equals (McNemar's test, exact form)."""
-    n = one + other
-    tail = sum(math.comb(n, k) for k in range(min(one, other) + 1))
-    # Whole numbers to the last: either of them alone may be too large for a float.
-    return float(min(1.0, 2 * tail / (1 << n)))
-
-
 def _row(first: Evaluation, second: Evaluation, threat: ThreatName, radius: float) -> Row | None:
+    """None if they have no image in common."""
     here, there = _shared(first.index, second.index)
     if not len(here):
         return None
@@ -64,6 +68,10 @@ def _row(first: Evaluation, second: Evaluation, threat: ThreatName, radius: floa
     one, other, both, neither = (int(marked.sum()) for marked in (a & ~b, b & ~a, a & b, ~a & ~b))
     name = f"{first.subject.name} against {second.subject.name}, {THREAT_SIGNS[threat]} {radius_name(radius)}"
     return Row(name, (*map(count, (one, other, both, neither)), number(sign_test(one, other))))
+
+
+def _share(evaluation: Evaluation, threat: ThreatName, radius: float) -> float:
+    return float(evaluation.threats[threat].robust(radius).double().mean())
 
 
 def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
