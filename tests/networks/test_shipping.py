@@ -81,7 +81,7 @@ def test_every_figure_of_the_card_is_the_evaluations(shipped: Path, evaluation: 
     assert "    gradreg evaluate digits --data mnist5k --threat l2,linf --images 12 --attacks quick" in card
     assert "    gradreg train recipe.toml --run runs/digits" in card
     assert f"```toml\n{(shipped / 'config.toml').read_text()}```" in card
-    assert "the loss ℓ plus 1 · 1 · ‖∇ℓ‖_2, by finite differences, h = 0.1" in card
+    assert "the loss ℓ plus 1 · ‖∇ℓ‖_2, by finite differences, h = 0.1" in card
     assert "- l2: not made." in card
 
 
@@ -226,3 +226,6 @@ def test_the_strength_of_a_penalty_is_told_in_its_own_units() -> None:
     assert "λ/2 · ‖∇ℓ‖_1², λ = 0.1 (over √N), by" in in_words(Gradient("linf", lam=0.1))
     assert "λ · ‖∇ℓ‖_2, λ = 2, by double backprop" in in_words(Gradient(lam=2, squared=False, method="double-backprop"))
     assert "1.5 · 8/255 · ‖∇ℓ‖_1, by" in in_words(Gradient("linf", eps=8 / 255, weight=1.5))
+    assert "plus 0.5 · ‖∇ℓ‖_2, by finite differences, h = 7/255 ± 40 %" in in_words(
+        Gradient(eps=0.5, h=7 / 255, h_jitter=0.4)
+    )

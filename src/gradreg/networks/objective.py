@@ -32,14 +32,20 @@ def in_words(objective: Objective) -> str:
 def _gradient(objective: Gradient) -> str:
     norm = f"‖∇ℓ‖_{_DUAL[objective.threat]}"
     if objective.eps is not None:
-        strength = f"{objective.weight:g} · {radius_name(objective.eps)} · {norm}"
+        weight = f"{objective.weight:g} · " if objective.weight != 1 else ""
+        strength = f"{weight}{radius_name(objective.eps)} · {norm}"
     elif objective.squared is not False:
         strength = f"λ/2 · {norm}², λ = {objective.lam:g}"
     else:
         strength = f"λ · {norm}, λ = {objective.lam:g}"
     # Authors' units: the l1 norm over √N, N being the number of pixel values.
     scaled = " (over √N)" if objective.threat == "linf" and objective.eps is None and objective.scale != "dual" else ""
-    way = f"by finite differences, h = {objective.h:g}" if objective.method == "fd" else "by double backprop"
+    jitter = f" ± {100 * objective.h_jitter:g} %" if objective.h_jitter else ""
+    way = (
+        f"by finite differences, h = {radius_name(objective.h)}{jitter}"
+        if objective.method == "fd"
+        else "by double backprop"
+    )
     sign = THREAT_SIGNS[objective.threat]
     return f"with the input gradient penalty against {sign} attacks: the loss ℓ plus {strength}{scaled}, {way}"
 
