@@ -40,7 +40,7 @@ class Options:
     """What is measured, and how much of it."""
 
     images: int = 200
-    smoothing_images: int = 50
+    smoothing_images: int = 200
     epochs: int = 6
     seed: int = 0
     cohen: int = COHEN

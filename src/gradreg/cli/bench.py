@@ -44,7 +44,7 @@ class BenchCertify:
 
     images: int = 200
     """Test images whose bounds are compared with attacks."""
-    smoothing_images: int = 50
+    smoothing_images: int = 200
     """Test images to certify; Cohen's procedure takes 100,000 samples of each."""
     epochs: int = 6
     seed: int = 0
