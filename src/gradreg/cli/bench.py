@@ -40,7 +40,7 @@ class BenchTraining:
 
 @dataclass(frozen=True)
 class BenchCertify:
-    """How well bounds hold, how few samples certificates need, and what both cost (about an hour on a core)."""
+    """How well bounds hold, how few samples certificates need, and what both cost (two hours on a core)."""
 
     images: int = 200
     """Test images whose bounds are compared with attacks."""
