@@ -61,8 +61,9 @@ def panels(runs: Sequence[Run]) -> "Figure":
     top = max(float(run.best["clean"]) for dial in found for run in dial.runs)
     grid[0, 0].set_ylim(0, 1.3 * top)
     in_percent(grid[0, 0], "y")
-    figure.supylabel("accuracy on held-out images: hollow clean, filled under the probe", fontsize=6.5)
-    figure.suptitle("above: time of a training step × undefended", fontsize=6, x=0.02, ha="left")
+    figure.supylabel("accuracy, held-out images", fontsize=6.5)
+    told = "hollow: clean, filled: under the probe; number: time of training × undefended"
+    figure.suptitle(told, fontsize=6, x=0.02, ha="left")
     return figure
 
 
@@ -75,7 +76,7 @@ def _panel(axes: "Axes", dial: Dial, among: Sequence[Run]) -> None:
         ratio = cost(run, among)
         if ratio is not None:
             above = (place, float(run.best["clean"]))
-            axes.annotate(f"{ratio:.2g}×", above, (0, 5), textcoords="offset points", fontsize=6, ha="center")
+            axes.annotate(f"{ratio:.2f}×", above, (0, 5), textcoords="offset points", fontsize=6, ha="center")
     axes.set_xticks(list(at), [setting(dial.key, value) for value in dial.values], fontsize=6)
     axes.set_xlim(-0.5, len(dial.runs) - 0.5)
     axes.set_title(short(dial.key), fontsize=7)
