@@ -13,7 +13,7 @@ from gradreg.errors import DataError
 from gradreg.report.layout import Cell, Column, Row, Table
 from gradreg.report.numbers import images, number, radius_name, word
 from gradreg.smoothing.intervals import clopper_pearson
-from gradreg.training.directory import MACHINE, RunDirectory
+from gradreg.training.directory import CONFIG, MACHINE, RunDirectory
 
 _UNTOLD = "–"
 # Lengths in pixels, which read best as parts of 255.
@@ -41,6 +41,8 @@ class Run:
 
 def read(folder: Path) -> Run:
     """The run in a folder."""
+    if not (folder / CONFIG).is_file():
+        raise DataError(f"{folder} holds no run (there is no {CONFIG} in it): name folders that `gradreg train` wrote.")
     run = RunDirectory(folder)
     settings, epochs = run.config(), run.metrics()
     if not epochs:
