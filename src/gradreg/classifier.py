@@ -68,16 +68,18 @@ class Classifier(nn.Module):
             raise ModelError(f"The images are on {x.device} and the model on {self._device}: move one of them.")
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        x = x if self._dtype is None else x.to(self._dtype)
-        if self._mean is not None and self._std is not None:
-            x = (x - self._mean) / self._std
-        logits = self.model(x)
+        logits = self.model(self.normalise(x))
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ModelError(
                 f"The model returned {shape} for {len(x)} images, but a row of two or more logits an image is needed."
             )
         return logits
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Pixels as the model inside takes them: its precision, minus the mean, over the deviation."""
+        x = x if self._dtype is None else x.to(self._dtype)
+        return x if self._mean is None or self._std is None else (x - self._mean) / self._std
 
     def loss_and_gradient(
         self, x: Tensor, y: Tensor, loss: Criterion, images: Tensor | None = None

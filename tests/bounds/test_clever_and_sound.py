@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from gradreg.bounds import clever, sound_radius
 from gradreg.bounds.sound import bisect
-from gradreg.errors import ConfigError
+from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import THREATS
 
 
@@ -64,13 +65,28 @@ def test_without_auto_lirpa_sound_bounds_say_what_to_install(
         sound_radius(linear, images, torch.zeros(60, dtype=torch.int64))
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module that is imported as auto_LiRPA, with what there is to say of a ball."""
+    fake: Any = ModuleType("auto_LiRPA")
+    fake.PerturbationLpNorm = lambda norm, eps: SimpleNamespace(norm=norm, eps=eps)
+    fake.BoundedTensor = lambda x, ball: SimpleNamespace(x=x, ball=ball)
+    monkeypatch.setitem(sys.modules, "auto_LiRPA", fake)
+    monkeypatch.setitem(sys.modules, "auto_LiRPA.perturbations", ModuleType("auto_LiRPA.perturbations"))
+    return fake
+
+
 def test_sound_radii_of_a_linear_model_are_its_distances(images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a stand-in for auto_LiRPA that is exact on linear models, called as the real one is."""
     layer = nn.Linear(48, 3).double()
     model, weight = nn.Sequential(nn.Flatten(), layer).eval(), layer.weight.detach()
+    classifier = Classifier(model, mean=[0.25] * 3, std=[0.5] * 3)
+    weight = weight / 0.5
 
     class Bounded:
         def __init__(self, traced: nn.Module, example: Tensor, device: str) -> None:
+            # The real one sets the mode to that of what it is given, and runs its example through it.
+            assert not any(module.training for module in traced.modules())
+            traced.train()(example.double())
             self.traced = traced
 
         def compute_bounds(self, x: tuple[Any], C: Tensor, method: str, bound_upper: bool) -> tuple[Tensor, None]:
@@ -78,17 +94,15 @@ def test_sound_radii_of_a_linear_model_are_its_distances(images: Tensor, monkeyp
             slopes = C[0] @ weight
             return (C @ self.traced(region.x)[0]) - region.ball.eps * slopes.norm(dim=1), None
 
-    fake: Any = ModuleType("auto_LiRPA")
-    fake.BoundedModule = Bounded
-    fake.PerturbationLpNorm = lambda norm, eps: SimpleNamespace(norm=norm, eps=eps)
-    fake.BoundedTensor = lambda x, ball: SimpleNamespace(x=x, ball=ball)
-    monkeypatch.setitem(sys.modules, "auto_LiRPA", fake)
-    monkeypatch.setitem(sys.modules, "auto_LiRPA.perturbations", ModuleType("auto_LiRPA.perturbations"))
+    stand_in(monkeypatch).BoundedModule = Bounded
     x = images[:8]
-    logits = model(x).detach()
+    logits = classifier(x).detach()
     y = logits.argmax(1)
     y[0] = (y[0] + 1) % 3
-    found = sound_radius(model, x, y, halvings=14)
+    found = sound_radius(classifier, x, y, halvings=14)
+    assert not model.training
+    with pytest.raises(ModelError, match="cannot see into a bare function"):
+        sound_radius(Classifier(lambda pixels: model(pixels)), x, y)
     for row in range(8):
         rivals = [other for other in range(3) if other != int(y[row])]
         exact = min(
@@ -97,3 +111,16 @@ def test_sound_radii_of_a_linear_model_are_its_distances(images: Tensor, monkeyp
         )
         assert float(found[row]) <= max(exact, 0) + 1e-9
         assert float(found[row]) == pytest.approx(min(max(exact, 0), 1.0), abs=2e-4)
+
+
+def test_a_layer_that_auto_lirpa_does_not_know_is_said_in_one_sentence(
+    linear: nn.Module, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its release refuses GELU with a bare NotImplementedError."""
+
+    def refuse(traced: nn.Module, example: Tensor, device: str) -> None:
+        raise NotImplementedError("There are unsupported operations")
+
+    stand_in(monkeypatch).BoundedModule = refuse
+    with pytest.raises(ModelError, match=r"cannot bound an operation of this model .* use layers that it knows"):
+        sound_radius(linear, images, torch.zeros(60, dtype=torch.int64))

@@ -3,6 +3,7 @@
 These are the only sound bounds here. They are small, and hold by proof up to floating point: another column.
 """
 
+import copy
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
@@ -34,6 +35,8 @@ def sound_radius(
     """For each image, the largest radius found by bisection for which every rival's logit is provably lower.
 
     At most `largest`, and to within largest/2^halvings below what the relaxation can prove; 0 where it proves nothing.
+    The ball is not cut off at the box of pixel values, so the radius also holds for images outside of it. The model is
+    traced as a copy and stays as it was.
     """
     if method not in ("CROWN", "CROWN-IBP", "IBP"):
         raise ConfigError(f"method is {method!r}, but the relaxation is 'CROWN', 'CROWN-IBP' or 'IBP'.")
@@ -41,10 +44,16 @@ def sound_radius(
         raise ConfigError(f"largest is {largest} and halvings {halvings}, but they need largest > 0 and halvings ≥ 1.")
     geometry, classifier = threat_named(threat), Classifier.of(model)
     lirpa = _auto_lirpa()
-    if not isinstance(model, nn.Module):
+    if not isinstance(classifier.model, nn.Module):
         raise ModelError("auto_LiRPA traces an nn.Module and cannot see into a bare function: pass the module.")
     classes = check(classifier, x, y)
-    bounded = lirpa.BoundedModule(classifier, torch.zeros_like(x[:1]), device=str(x.device))
+    try:
+        bounded = lirpa.BoundedModule(_Traced(classifier), torch.zeros_like(x[:1]), device=str(x.device))
+    except NotImplementedError as error:
+        raise ModelError(
+            f"auto_LiRPA cannot bound an operation of this model (its log names it; {error}): use layers that "
+            "it knows, as ReLU, or a newer auto_LiRPA."
+        ) from error
     radii = []
     for image, label in zip(x, y.tolist(), strict=True):
         # auto_LiRPA takes one ε for a batch, so images go one by one.
@@ -60,6 +69,23 @@ def sound_radius(
             correct = int(classifier(image[None]).argmax()) == label
         radii.append(bisect(proved, largest, halvings) if correct else 0.0)
     return torch.tensor(radii, device=x.device)
+
+
+class _Traced(nn.Module):
+    """The arithmetic of a classifier alone: what it checks of its input must not become part of a trace.
+
+    A copy in evaluation mode, because auto_LiRPA sets the mode of what it is given, and moves its weights.
+    """
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(classifier.model)
+        self.normalise = classifier.normalise
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.model(self.normalise(x))
+        return logits
 
 
 def bisect(proved: Callable[[float], bool], largest: float, halvings: int) -> float:
