@@ -81,12 +81,17 @@ def fake_foolbox() -> ModuleType:
 
         return attack
 
-    def failing(**options: object) -> object:
-        raise ValueError("init_attack failed for 1 of 2 inputs")
+    class Fed:
+        def feed(self, model: nn.Module, inputs: Tensor) -> None:
+            self.outputs = model(inputs)
+
+    def failing(init_attack: Fed, **options: object) -> object:
+        raise ValueError(f"init_attack failed for 1 of {len(init_attack.outputs)} inputs")
 
     names = ("L2CarliniWagnerAttack", "DDNAttack", "L2PGD", "LinfPGD", "LInfFMNAttack")
     module = ModuleType("foolbox")
-    module.attacks = SimpleNamespace(**dict.fromkeys(names, made), BoundaryAttack=failing)  # type: ignore[attr-defined]
+    attacks = SimpleNamespace(**dict.fromkeys(names, made), BoundaryAttack=failing, DatasetAttack=Fed)
+    module.attacks = attacks  # type: ignore[attr-defined]
     module.PyTorchModel = lambda model, bounds, device: model  # type: ignore[attr-defined]
     module.__version__ = "0"  # type: ignore[attr-defined]
     return module

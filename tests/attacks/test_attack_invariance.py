@@ -123,6 +123,8 @@ def test_streams_are_uniform_normal_and_apart() -> None:
     assert (torch.corrcoef(others) - torch.eye(6)).abs().max() < 0.03
     single = Streams(0, x[1:2], torch.zeros(1, dtype=torch.long))
     assert torch.equal(single.uniform(x[1:2], 1), uniform[1:2])
+    some = torch.tensor([2, 0])
+    assert torch.equal(streams.uniform(x[some], 1, rows=some), uniform[some])
 
 
 @pytest.mark.parametrize("threat", ["l2", "linf"])

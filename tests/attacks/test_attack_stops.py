@@ -46,10 +46,11 @@ def test_sides_are_those_of_the_points() -> None:
     found.begin(0)
     found.retire(torch.tensor([False, True, False, False]))
     points = torch.rand(5, 4, 10, generator=torch.Generator().manual_seed(0))
+    rows = found.searched(5)
+    assert rows.tolist() == [0, 2, 3]
     with classifier.counted(4) as counted:
-        hit = found.sides(points)
-    other = model(points.flatten(0, 1)).argmax(1).view(5, 4) != y
-    other[:, 1] = False
+        hit = found.sides(points[:, rows], rows)
+    other = (model(points.flatten(0, 1)).argmax(1).view(5, 4) != y)[:, rows]
     assert torch.equal(hit, other)
     assert counted.forwards.tolist() == [5, 0, 5, 5]
     assert other.any()

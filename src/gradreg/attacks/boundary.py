@@ -19,7 +19,7 @@ _TOGETHER = 64
 
 
 @attack_on("l2", "linf")
-def boundary(search: Search, steps: int = 1000, stall: float = 0.05) -> None:
+def boundary(search: Search, steps: int = 1000, stall: float = 0.08) -> None:
     """Random steps along the boundary, then towards the clean image, kept if adversarial (Brendel et al. 2018).
 
     l2: the labels of many random steps together tell which way the boundary comes nearer (Chen, Jordan & Wainwright
@@ -72,31 +72,33 @@ def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) ->
 
     The mean of adversarial probes less the mean of all: the latter removes what they have in common.
     """
-    best, towards = search.adversarial, _unit(search.delta)
-    radius = per_image(reach * search.distance.where(search.found, 0), best)
-    hits = torch.zeros_like(reach)
+    rows = search.searched(probes)
+    best, towards = search.adversarial[rows], _unit(search.delta[rows])
+    radius = per_image((reach * search.distance.where(search.found, 0))[rows], best)
+    hits = torch.zeros_like(reach[rows])
     struck, total = torch.zeros_like(best), torch.zeros_like(best)
-    for part in torch.arange(draw, draw + probes).split(max(1, _TOGETHER // len(best))):
-        noise = torch.stack([_noise(search, int(number), smooth) for number in part])
+    for part in torch.arange(draw, draw + probes).split(max(1, _TOGETHER // len(rows))):
+        noise = torch.stack([_noise(search, int(number), rows, smooth) for number in part])
         across = (noise * towards).flatten(2).sum(2).view(len(part), -1, *[1] * (best.ndim - 1))
         noise -= across * towards
         length = torch.linalg.vector_norm(noise.flatten(2), dim=2).clamp(min=_least(best)).view_as(across)
         points = search.clamp(best + noise.mul_(radius / length))
-        hit = search.sides(points).to(best.dtype)
+        hit = search.sides(points, rows).to(best.dtype)
         moved = points.sub_(best)
         hits, total = hits + hit.sum(0), total + moved.sum(0)
         struck += (moved * hit.view_as(across)).sum(0)
     share = hits / probes
     way = struck - per_image(share, best) * total
-    return _unit(way - per_image(inner(way, towards), best) * towards), share
+    way = _unit(way - per_image(inner(way, towards), best) * towards)
+    return torch.zeros_like(search.x).index_copy(0, rows, way), torch.zeros_like(reach).index_copy(0, rows, share)
 
 
-def _noise(search: Search, draw: int, smooth: bool) -> Tensor:
+def _noise(search: Search, draw: int, rows: Tensor, smooth: bool) -> Tensor:
     """−1 or 1 at random; `smooth`: on every second row and column, and in between for the other pixels."""
-    x = search.x
+    x = search.x[rows]
     if not smooth or x.ndim != 4 or min(x.shape[-2:]) < 8:
-        return search.uniform(draw).round().mul_(2).sub_(1).to(x.dtype)
-    coarse = search.uniform(draw, x[..., ::2, ::2]).round().mul_(2).sub_(1)
+        return search.uniform(draw, x, rows).round().mul_(2).sub_(1).to(x.dtype)
+    coarse = search.uniform(draw, x[..., ::2, ::2], rows).round().mul_(2).sub_(1)
     return F.interpolate(coarse, size=x.shape[-2:], mode="bilinear", align_corners=False).to(x.dtype)
 
 

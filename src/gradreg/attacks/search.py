@@ -142,16 +142,18 @@ class Search:
             logits = self.classifier(points, self._rows)
         return self._spread(self._record(points, logits))
 
-    def sides(self, points: Tensor) -> Tensor:
-        """Which of several points of each image, (count, images, …), are adversarial: a forward each, none recorded."""
-        count = len(points)
-        self._compact(count)
+    def searched(self, ahead: int) -> Tensor:
+        """The numbers of the images that are searched and have so many propagations `ahead`."""
+        self._compact(ahead)
         assert self._rows is not None
-        points, y = points[:, self._rows].flatten(0, 1), self._take(self.y).repeat(count)
+        return self._rows
+
+    def sides(self, points: Tensor, rows: Tensor) -> Tensor:
+        """Which of several points of these images, (count, rows, …), are adversarial: a forward each, none recorded."""
+        count = len(points)
         with torch.no_grad():
-            logits = self.classifier(points, self._rows.repeat(count))
-        hit = (self._reached(logits, y) > 0).view(count, -1)
-        return torch.zeros(count, len(self.x), dtype=hit.dtype, device=hit.device).index_copy(1, self._rows, hit)
+            logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
+        return (self._reached(logits, self.y[rows].repeat(count)) > 0).view(count, -1)
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The margin and its gradient, one forward and one backward."""
@@ -185,9 +187,9 @@ class Search:
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
         return self._spread(reached), self._spread(losses), self._spread(gradient)
 
-    def uniform(self, draw: int, like: Tensor | None = None) -> Tensor:
-        """Uniform random numbers of each image's own stream, shaped like `like` or the images."""
-        return self._streams.uniform(self.x if like is None else like, draw, self._attack)
+    def uniform(self, draw: int, like: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
+        """Uniform random numbers of each image's own stream (of those `rows`), shaped like `like` or the images."""
+        return self._streams.uniform(self.x if like is None else like, draw, self._attack, rows)
 
     def normal(self, draw: int) -> Tensor:
         """Normal random numbers of each image's own stream."""

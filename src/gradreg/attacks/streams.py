@@ -31,11 +31,12 @@ class Streams:
         self._places: Tensor | None = None
         self.keys = _mix(_mix(content) + _signed(seed & (1 << 64) - 1))
 
-    def uniform(self, like: Tensor, draw: int, salt: int = 0) -> Tensor:
-        """Numbers in [0, 1) of the shape of `like`, the same for the same `draw` and `salt`."""
+    def uniform(self, like: Tensor, draw: int, salt: int = 0, rows: Tensor | None = None) -> Tensor:
+        """Numbers in [0, 1) of the shape of `like`, the same for the same `draw` and `salt`; for these `rows` only."""
         dtype = at_least_single(like.dtype)
         bits = 24 if dtype == torch.float32 else 53
-        return self._words(like[0].numel(), draw, salt, bits).to(dtype).div_(1 << bits).view(like.shape)
+        keys = self.keys if rows is None else self.keys[rows]
+        return self._words(keys, like[0].numel(), draw, salt, bits).to(dtype).div_(1 << bits).view(like.shape)
 
     def normal(self, like: Tensor, draw: int, salt: int = 0) -> Tensor:
         """Standard normal numbers, two from each pair of uniform ones (Box & Muller 1958)."""
@@ -46,11 +47,11 @@ class Streams:
         both = torch.stack([angle.cos(), angle.sin()], 1).mul_(radius[:, None]).flatten(1)
         return both[:, : like[0].numel()].reshape(like.shape)
 
-    def _words(self, count: int, draw: int, salt: int, bits: int) -> Tensor:
+    def _words(self, keys: Tensor, count: int, draw: int, salt: int, bits: int) -> Tensor:
         """Random integers of that many bits; almost all of the time goes into allocation, so there is little of it."""
         if self._places is None or len(self._places) != count:
             self._places = torch.arange(1, count + 1, device=self.keys.device) * _GOLDEN
-        key = _mix(self.keys + _signed((salt * 0x1000003 + draw) * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
+        key = _mix(keys + _signed((salt * 0x1000003 + draw) * 0x9E3779B97F4A7C15 & (1 << 64) - 1))
         words = _mix(key[:, None] + self._places)
         return _shift(words, 64 - bits, words)
 
