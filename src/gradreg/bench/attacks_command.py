@@ -14,11 +14,12 @@ from gradreg.bench.attacks_report import Report, distance_table, equal_table, ra
 from gradreg.bench.contenders import Setting, half_radius
 from gradreg.bench.parts import Work, measure_group
 from gradreg.bench.peers import PEERS, Lengths, version
-from gradreg.bench.record import machine, target_table, write_json
+from gradreg.bench.record import target_table, write_json
 from gradreg.data import DataSet, Images, load
 from gradreg.digits import EPS, trained
 from gradreg.errors import ConfigError
 from gradreg.norms import ThreatName
+from gradreg.provenance import machine
 from gradreg.training import load as load_run
 
 # As many images choose the radius where a data set has no usual one; they lie before those that are measured.

@@ -19,12 +19,13 @@ from gradreg.bench.certify import BoundRow, Cost, SmoothingRow, Stage, bounds_co
 from gradreg.bench.certify_report import Report, bounds_table, cost_table, smoothing_table
 from gradreg.bench.certify_work import Work
 from gradreg.bench.clever import CleverRow, compare_clever
-from gradreg.bench.record import machine, target_table, write_json
+from gradreg.bench.record import target_table, write_json
 from gradreg.bounds import estimate_regularity
 from gradreg.data import DataSet, Images, load
 from gradreg.digits import EPS, fresh_model, trained
 from gradreg.errors import ConfigError
 from gradreg.norms import ThreatName
+from gradreg.provenance import machine
 from gradreg.training import load as load_run
 
 CALIBRATION = 640

@@ -129,7 +129,7 @@ def run_peer(
 def minimal_attacks(peer: str, threat: ThreatName, radii: Sequence[float], sizes: Lengths) -> dict[str, PeerAttack]:
     """A peer's attacks for the smallest distance; PGD has none of its own, so it tries `radii`, rising."""
     if peer == "foolbox" and threat == "l2":
-        cw = {"binary_search_steps": sizes.rounds, "steps": sizes.cw}
+        cw: dict[str, Any] = {"binary_search_steps": sizes.rounds, "steps": sizes.cw}
         return {
             f"C&W {sizes.rounds}×{sizes.cw}": _foolbox("L2CarliniWagnerAttack", **cw),
             # Its own start is noise, and one image that no noise changes ends the attack for all: from other images.

@@ -1,13 +1,10 @@
-"""Figures as a JSON file, with the machine that gave them, and what was promised about them."""
+"""Figures as a JSON file, and what was promised about them."""
 
 import json
 import math
-import os
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.table import Table
 
 from gradreg.storage import replacing
@@ -28,11 +25,6 @@ def write_json(path: Path, content: dict[str, object]) -> None:
         aside.write_text(json.dumps(_finite(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def machine() -> dict[str, object]:
-    """What seconds depend on."""
-    return {"processor": _processor(), "torch": torch.__version__, "threads": torch.get_num_threads()}
-
-
 def target_table(targets: list[Target]) -> Table:
     """Promises and what became of them."""
     table = plain_table("targets", ("target", "found", ""), left=3)
@@ -47,14 +39,6 @@ def plain_table(title: str, headings: tuple[str, ...], left: int) -> Table:
     for column, heading in enumerate(headings):
         table.add_column(heading, justify="left" if column < left else "right")
     return table
-
-
-def _processor() -> str:
-    """The name that Linux knows, since `platform.processor` knows none there."""
-    names = Path("/proc/cpuinfo")
-    lines = names.read_text(encoding="utf-8").splitlines() if names.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return f"{next(named, platform.processor())}, {os.cpu_count()} cores"
 
 
 def _finite(value: object) -> object:

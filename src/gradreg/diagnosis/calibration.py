@@ -11,13 +11,13 @@ import torch
 import tyro
 from torch import nn
 
-from gradreg.bench.record import machine
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
 from gradreg.diagnosis.diagnose import diagnose
 from gradreg.diagnosis.flags import Flag, verdict
 from gradreg.digits import EPS, trained
 from gradreg.norms import ThreatName
+from gradreg.provenance import machine
 
 _MARK = {"info": "", "warning": " !", "error": " !!"}
 

@@ -6,7 +6,8 @@
 
 After "gradreg:" stands the key of a table of the report, "reference" with a threat and a radius, or "paired" with a
 threat and radii; after "from" the evaluations, as paths relative to the page's checkout (the nearest folder above it
-that holds a pyproject.toml). The table "runs" is made from run directories instead.
+that holds a pyproject.toml). The table "runs" is made from run directories instead, "attacks", with which of its
+tables, from a file of `gradreg bench attacks --json`.
 """
 
 import re
@@ -17,6 +18,7 @@ from gradreg.errors import DataError
 from gradreg.evaluation.files import FACTS, load
 from gradreg.evaluation.record import Evaluation
 from gradreg.fractions import fraction
+from gradreg.report import benches
 from gradreg.report.formats import rows_only
 from gradreg.report.layout import Table
 from gradreg.report.paired import pairs
@@ -61,6 +63,8 @@ def filled(text: str, root: Path) -> str:
         words, patterns = what.split(), where.split()
         if words == ["runs"]:
             found = runs_table([read(place) for place in _places(patterns, root, CONFIG, "run")])
+        elif words[0] == "attacks":
+            found = benches.attacks_table(words[1:], benches.read(root / where))
         else:
             found = table(words, [load(place) for place in _places(patterns, root, FACTS, "evaluation")])
         return f"{begin}\n{found.caption}\n\n{rows_only(found)}\n\n{end}"

@@ -43,7 +43,7 @@ def markdown(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
 def rows_only(table: Table) -> str:
     """A pipe table without its heading and caption."""
     lines = [
-        _pipes(_markdown_text(heading) for heading in ("model", *(column.heading for column in table.columns))),
+        _pipes(_markdown_text(heading) for heading in (table.of, *(column.heading for column in table.columns))),
         _pipes(["---", *["---:"] * len(table.columns)]),
         *(_pipes([_markdown_name(row), *map(_markdown_cell, row.cells)]) for row in table.rows),
     ]

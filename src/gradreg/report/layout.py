@@ -45,6 +45,8 @@ class Table:
     """What is measured on how many images, and what kind of claim it is. Only smoothing's is called certified."""
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    of: str = "model"
+    """What a row is about: the heading of the column of names."""
 
 
 NOTHING = Cell("–", None)

@@ -1,0 +1,46 @@
+"""Which code on which machine a figure comes from."""
+
+import os
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import torch
+
+
+def machine() -> dict[str, object]:
+    """What seconds depend on, and the commit, empty outside of a checkout."""
+    return {
+        "processor": processor(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "commit": commit(),
+    }
+
+
+def processor() -> str:
+    """The name that Linux knows, since `platform.processor` knows none there."""
+    names = Path("/proc/cpuinfo")
+    lines = names.read_text(encoding="utf-8").splitlines() if names.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return f"{next(named, platform.processor())}, {os.cpu_count()} cores"
+
+
+@cache
+def commit() -> str:
+    """The checkout that this package lies in, if it is gradreg's own and not one that merely holds an environment."""
+    package = Path(__file__).resolve().parent
+    top = _git(package, "rev-parse", "--show-toplevel")
+    if not top or Path(top) / "src" / "gradreg" != package:
+        return ""
+    changed = _git(package, "status", "--porcelain", "--", ".")
+    return _git(package, "rev-parse", "--short", "HEAD") + ("+" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
