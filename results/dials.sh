@@ -7,6 +7,7 @@ set -euo pipefail
 runs=$1 data=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
+source "$here/steps.sh"
 
 inner='name = "gradient", threat = "linf", eps = "8/255", h = "7/255", h_jitter = 0.4, jitter = "step", ramp_epochs = 1.0'
 names=(undefended middle lazy-2 lazy-4 relu h-1 noise n-fgsm at eps-4 eps-12 h-3 h-12 silu)
@@ -27,12 +28,7 @@ for name in "${names[@]}"; do
     esac
     # A ramp that is a quarter of the run, as the recipe's is of its own.
     [ "$recipe" = cifar10-compact-linf ] && [ "$name" != noise ] && turned+=(objective.ramp_epochs=1.0)
-    if [ -e "$runs/$name/config.toml" ]; then
-        gradreg train --run "$runs/$name" --resume --data-dir "$data"
-    else
-        gradreg train "$recipe" --run "$runs/$name" --data-dir "$data" --set epochs=4 --set held_out=35000 \
-            "${turned[@]/#/--set=}"
-    fi
+    trained "$name" "$recipe" epochs=4 held_out=35000 "${turned[@]}"
     mkdir -p "$here/dials/$name"
     cp "$runs/$name/"{config.toml,metrics.jsonl} "$here/dials/$name"
 done

@@ -7,32 +7,18 @@ runs=$1 data=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 
-trained() { # NAME RECIPE
-    if [ -e "$runs/$1/config.toml" ]; then
-        gradreg train --run "$runs/$1" --resume --data-dir "$data"
-    else
-        gradreg train "$2" --run "$runs/$1" --data-dir "$data" --set "seed=$seed"
-    fi
-}
-
-examined() { # NAME DATASET THREATS AUTOATTACK
-    local out="$here/$2/$1"
-    [ -e "$out/evaluation.json" ] && return
-    gradreg evaluate "$runs/$1" --data-dir "$data" --threat "$3" --autoattack "$4" --out "$runs/$1/evaluation"
-    mkdir -p "$out"
-    cp "$runs/$1/evaluation/"{evaluation.json,images.csv,gallery.safetensors} "$out"
-}
+source "$here/steps.sh"
 
 for seed in "${@:-0}"; do
     for objective in undefended linf at l2 at-l2; do
         name=$objective-seed$seed
-        trained "cifar10-$name" "cifar10-compact-$objective"
-        examined "cifar10-$name" cifar10 linf,l2 linf=8/255,l2=0.5
+        trained "cifar10-$name" "cifar10-compact-$objective" "seed=$seed"
+        examined "cifar10-$name" cifar10 --threat linf,l2 --autoattack linf=8/255,l2=0.5
     done
     for objective in undefended linf at l2; do
         name=$objective-seed$seed
-        trained "fashion-mnist-$name" "fashion-mnist-$objective"
-        examined "fashion-mnist-$name" fashion-mnist linf,l2 linf=0.1,l2=1.5
+        trained "fashion-mnist-$name" "fashion-mnist-$objective" "seed=$seed"
+        examined "fashion-mnist-$name" fashion-mnist --threat linf,l2 --autoattack linf=0.1,l2=1.5
     done
 done
 

@@ -1,0 +1,20 @@
+# Sourced by the scripts beside it, which set runs, data and here. Both steps go on where an earlier call stopped.
+
+trained() { # NAME RECIPE [SETTING …]
+    local name=$1 recipe=$2
+    shift 2
+    if [ -e "$runs/$name/config.toml" ]; then
+        gradreg train --run "$runs/$name" --resume --data-dir "$data"
+    else
+        gradreg train "$recipe" --run "$runs/$name" --data-dir "$data" "${@/#/--set=}"
+    fi
+}
+
+examined() { # NAME FOLDER [OPTION …]
+    local name=$1 out="$here/$2/$1"
+    shift 2
+    [ -e "$out/evaluation.json" ] && return
+    gradreg evaluate "$runs/$name" --data-dir "$data" --out "$runs/$name/evaluation" "$@"
+    mkdir -p "$out"
+    cp "$runs/$name/evaluation/"{evaluation.json,images.csv,gallery.safetensors} "$out"
+}
