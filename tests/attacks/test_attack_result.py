@@ -151,6 +151,21 @@ def test_boundary_starts_where_it_is_told() -> None:
     assert result.backwards.max() == 0
 
 
+def test_who_gains_next_to_nothing_is_not_the_winner() -> None:
+    """Random steps shorten what a gradient attack found by a hair, which is no sign of masked gradients."""
+    model, x = small_network(), images(6, 20, "middle")
+    y = model(x).argmax(1)
+    near = fmn(model, x, y)
+    delta = near.adversarial - x
+    same = boundary(model, x, y, start=x + 1.0005 * delta, steps=200)
+    assert (same.distance < 1.0004 * near.distance).any()
+    assert set(same.winner) == {"start"}
+    found = boundary(model, x, y, start=(x + 1.05 * delta).clamp(0, 1), steps=200)
+    assert "boundary" in found.winner
+    shortened = found.distance < 0.999 * (x + 1.05 * delta).clamp(0, 1).sub(x).flatten(1).norm(dim=1)
+    assert [name == "boundary" for name in found.winner] == shortened.tolist()
+
+
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_quantized_images_are_on_the_grid(norm: ThreatName) -> None:
     model, x = small_network(), (images(8, 20, "middle") * 255).round() / 255

@@ -19,6 +19,8 @@ Loss = Callable[..., Tensor]
 
 # A margin must exceed the rounding of the logits, or the same image in a batch of another size may not be adversarial.
 _ROUNDING = 16.0
+# Who shortens what another attack found by less than this share has not found it: a random step on the spot does that.
+_CREDIT = 1e-3
 
 
 class Finished(Exception):  # noqa: N818 - it ends an attack, and nothing went wrong
@@ -64,6 +66,7 @@ class Search:
         self.fixed_radius = False
         self._streams = Streams(seed, x, y)
         self._attack, self._claims, self._calls = -1, True, 0
+        self._before = self.distance
         self._every = calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
         self._retired = misclassified
@@ -74,9 +77,10 @@ class Search:
     def begin(self, attack: int, claims: bool = True) -> None:
         """Another attack takes over: everyone who has not reached the goal is searched again.
 
-        One that only improves what others found does not claim it: they stay the winners.
+        One that only improves what others found does not claim it, nor does one that gains next to nothing: they stay
+        the winners.
         """
-        self._attack, self._claims = attack, claims
+        self._attack, self._claims, self._before = attack, claims, self.distance
         self._calls = 0
         self._retired = self.distance == 0
         self._compact()
@@ -211,7 +215,8 @@ class Search:
             return reached
         self.distance = self._spread(distance.where(better, known), self.distance)
         if self._claims:
-            self.winner = self._spread(self._take(self.winner).masked_fill(better, self._attack), self.winner)
+            won = better & (distance < (1 - _CREDIT) * self._take(self._before))
+            self.winner = self._spread(self._take(self.winner).masked_fill(won, self._attack), self.winner)
         nearest = torch.where(per_image(better, points).bool(), points, self._take(self.adversarial))
         self.adversarial = self._spread(nearest, self.adversarial)
         return reached
