@@ -10,7 +10,7 @@ from gradreg.bench.attacks_report import Report
 from gradreg.bench.record import write_json
 from gradreg.errors import DataError
 from gradreg.report.benches import attacks_table, read
-from gradreg.report.filling import fill
+from gradreg.report.filling import fill, filled
 
 
 @pytest.fixture
@@ -75,3 +75,10 @@ def test_a_mark_that_cannot_be_followed_is_explained(file: Path, mark: str, mess
     page.write_text(f"<!-- gradreg: {mark} -->\n<!-- gradreg: end -->\n")
     with pytest.raises(DataError, match=message):
         fill(page)
+
+
+def test_the_page_on_attacks_says_what_the_measurement_says() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "attacks.md").read_text("utf-8")
+    assert "<!-- gradreg: attacks targets" in page
+    assert filled(page, root) == page, "run `gradreg report --fill docs/attacks.md`"
