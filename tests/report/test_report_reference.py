@@ -11,6 +11,7 @@ from rich.console import Console
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import Confirmed, Evaluation
 from gradreg.report.command import fill_page
+from gradreg.report.compare import cost_ratio
 from gradreg.report.filling import fill, filled
 from gradreg.report.reference import by_recipe, reference
 from handmade import handmade, renamed
@@ -42,12 +43,29 @@ def test_figures_are_those_of_the_columns() -> None:
     clean, robust, auto, both, hours, ratio, *_ = (cell.value for cell in ours.cells)
     assert (clean, robust, auto, both) == pytest.approx((0.9, 0.5, 0.5, 0.45))
     assert (hours, ratio) == pytest.approx((2.0, 4.0))
+    assert (ours.cells[4].note, ours.cells[5].note) == ("1.00–3.00", "2.00–6.00")
     assert ours.cells[2].note == "40.0–60.0 %, 2 seeds"
     assert other.cells[2].text == "–", "AutoAttack was not run on it"
     elsewhere = replace(plain(), threats={})
     (alone,) = reference([seeded(0, 4), elsewhere], "l2", 0.45).rows
     assert alone.cells[5].value == pytest.approx(2.0), "costs are compared with a network that was not attacked"
     assert other.cells[1].note == "18.7–81.3 %", "the Clopper-Pearson interval of 5 out of 10"
+
+
+def test_a_figure_that_some_seeds_lack_says_whose_it_is() -> None:
+    unconfirmed = seeded(2, 6)
+    unconfirmed = replace(unconfirmed, threats={"l2": replace(unconfirmed.threats["l2"], confirmed=())})
+    (row,) = reference([unconfirmed, seeded(0, 4)], "l2", 0.45).rows
+    assert (row.cells[2].text, row.cells[2].note) == ("60.0 %", "26.2–87.8 %, of seed 0")
+    assert row.cells[1].note == "50.0–50.0 %, 2 seeds"
+
+
+def test_costs_are_compared_within_a_seed_where_they_can_be() -> None:
+    slower = renamed(plain(), "plain-seed2", recipe={"epochs": 3, "objective": "none", "seed": 2}, hours=1.5)
+    two, three = seeded(2, 6), seeded(3, 6)
+    assert cost_ratio(two, [plain(), slower, two]) == pytest.approx(3.0 / 1.5)
+    assert cost_ratio(three, [plain(), slower]) == pytest.approx(4.0 / 0.5), "the first, if none has the seed"
+    assert cost_ratio(two, [two]) is None
 
 
 def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:

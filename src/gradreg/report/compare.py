@@ -39,15 +39,24 @@ def with_distinct_names(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def cost_ratio(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> float | None:
-    """Training hours over those of the first undefended model of the same architecture and number of epochs."""
+    """Training hours over those of an undefended model of the same architecture and number of epochs: the one of the
+    same seed, which was likely trained in the same sitting, or else the first."""
     subject = evaluation.subject
     if subject.hours is None or subject.epochs is None:
         return None
-    for other in (candidate.subject for candidate in evaluations):
-        alike = (other.architecture, other.epochs) == (subject.architecture, subject.epochs)
-        if alike and other.objective == "undefended" and other.hours:
-            return subject.hours / other.hours
-    return None
+    hours_by_seed: dict[int, float] = {}
+    for other in evaluations:
+        alike = (other.subject.architecture, other.subject.epochs) == (subject.architecture, subject.epochs)
+        if alike and other.subject.objective == "undefended" and other.subject.hours:
+            hours_by_seed.setdefault(training_seed(other), other.subject.hours)
+    if not hours_by_seed:
+        return None
+    return subject.hours / hours_by_seed.get(training_seed(evaluation), next(iter(hours_by_seed.values())))
+
+
+def training_seed(evaluation: Evaluation) -> int:
+    """The seed of the training, 0 for what was trained elsewhere."""
+    return int((evaluation.subject.recipe or {}).get("seed", 0))
 
 
 def _check_same_data(first: Evaluation, other: Evaluation) -> None:

@@ -10,9 +10,9 @@ from torch import Tensor
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import share_of
 from gradreg.norms import ThreatName
-from gradreg.report.compare import cost_ratio
+from gradreg.report.compare import cost_ratio, training_seed
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, clean_share, images, number, radius_name, word
+from gradreg.report.numbers import THREAT_SIGNS, clean_share, images, number, radius_name, significant, word
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Trained:
     @property
     def seeds(self) -> tuple[int, ...]:
         """In rising order."""
-        return tuple(sorted(int((each.subject.recipe or {}).get("seed", 0)) for each in self.evaluations))
+        return tuple(sorted(map(training_seed, self.evaluations)))
 
 
 def by_recipe(evaluations: Sequence[Evaluation]) -> list[Trained]:
@@ -76,8 +76,8 @@ def _row(trained: Trained, among: Sequence[Evaluation], threat: ThreatName, radi
             _over_seeds(trained, lambda evaluation: _right(evaluation.threats[threat].robust(radius))),
             _over_seeds(trained, lambda evaluation: _right(_by_autoattack(evaluation.threats[threat], radius))),
             _over_seeds(trained, lambda evaluation: _right(_by_all(evaluation.threats[threat], radius))),
-            number(mean(hours) if hours else None),
-            number(mean(ratios) if ratios else None, unit="×"),
+            _mean(hours),
+            _mean(ratios, "×"),
             word(", ".join(map(str, trained.seeds))),
             word(", ".join(dict.fromkeys(evaluation.origin.commit or "–" for evaluation in each))),
         ),
@@ -103,15 +103,23 @@ def _right(robust: Tensor | None) -> tuple[float, str] | None:
 
 
 def _over_seeds(trained: Trained, figure: Callable[[Evaluation], tuple[float, str] | None]) -> Cell:
-    """One seed's figure with its interval, or the mean of several with their range; nothing if one of them lacks it."""
-    found = [figure(evaluation) for evaluation in trained.evaluations]
-    known = [pair for pair in found if pair is not None]
-    if len(known) < len(found):
+    """One seed's figure with its interval, or the mean of several with their range; if some lack it, whose it is."""
+    found = {training_seed(evaluation): figure(evaluation) for evaluation in trained.evaluations}
+    known = {seed: pair for seed, pair in found.items() if pair is not None}
+    if not known:
         return NOTHING
-    values = [value for value, _ in known]
+    values = [value for value, _ in known.values()]
     low, high = (f"{100 * bound:.1f}" for bound in (min(values), max(values)))
-    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else known[0][1]
+    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else next(iter(known.values()))[1]
+    if len(known) < len(found):
+        note += f"{', ' if note else ''}of seed {', '.join(map(str, sorted(known)))}"
     return Cell(f"{100 * mean(values):.1f} %", mean(values), note)
+
+
+def _mean(values: Sequence[float], unit: str = "") -> Cell:
+    if len(values) < 2:
+        return number(values[0] if values else None, unit=unit)
+    return number(mean(values), f"{significant(min(values))}–{significant(max(values))}", unit)
 
 
 def _shared(names: Sequence[str]) -> str:
