@@ -7,12 +7,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 import torch
 
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.curves import Curve, curves, frontier, gaps, histogram
 from gradreg.report.figures import draw
+from gradreg.report.plots import robustness_against_cost
 from handmade import INF, handmade, renamed
 
 NAMES = {"figure-1-l2", "figure-1-linf", "frontier", "cost", "distances", "gap"}
@@ -120,6 +122,23 @@ def test_the_frontier_has_errors_and_costs() -> None:
     assert (first.model, first.clean_error) == ("by hand", 0.1)
     assert first.robust_error == pytest.approx(0.6)
     assert (first.cost_ratio, first.hours) == (4.0, 2.0)
+
+
+def test_seeds_of_a_recipe_are_one_mark_at_their_mean() -> None:
+    def seeded(seed: int, hours: float, nearest: float) -> Evaluation:
+        evaluation = renamed(handmade(hours=hours), f"run-seed{seed}", recipe={"seed": seed})
+        l2 = evaluation.threats["l2"]
+        moved = replace(l2, attacked=replace(l2.attacked, distance=l2.attacked.distance + nearest))
+        return replace(evaluation, threats={"l2": moved}, smoothing=())
+
+    plain = renamed(handmade(objective="undefended", hours=0.5), "plain", recipe={"seed": 0, "objective": "none"})
+    figure = robustness_against_cost([seeded(0, 1.0, 0.0), seeded(1, 2.0, 0.15), plain], ["l2"])
+    drawn = [(line.get_marker(), np.asarray(line.get_xydata()).tolist()) for line in figure.axes[0].lines]
+    places = [points[0] for marker, points in drawn if marker != "None"]
+    # l2 distances are 0, 0.1 … 0.9, so four images stand at 0.5, or six of those that are 0.15 further.
+    assert places == [pytest.approx(place) for place in [(3.0, 0.5), (3.0, 0.9), (1.0, 0.4), (1.0, 0.9)]]
+    strokes = [points for marker, points in drawn if marker == "None"]
+    assert [[3.0, pytest.approx(0.4)], [3.0, pytest.approx(0.6)]] in strokes, "from the least to the largest seed"
 
 
 def test_histograms_count_every_image_once() -> None:

@@ -13,7 +13,8 @@ from gradreg.evaluation.record import Confirmed, Evaluation
 from gradreg.report.command import fill_page
 from gradreg.report.compare import cost_ratio
 from gradreg.report.filling import fill, filled
-from gradreg.report.reference import by_recipe, reference
+from gradreg.report.reference import reference
+from gradreg.report.seeds import by_recipe
 from handmade import handmade, renamed
 
 

@@ -4,7 +4,7 @@ Colours are those of Okabe and Ito, which the colour-blind can tell apart; each 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradreg.evaluation.record import Evaluation
@@ -42,12 +42,17 @@ def panels_in_a_row(count: int, height: float) -> tuple["Figure", "list[Axes]"]:
 
 
 def drawn_names(evaluations: Sequence[Evaluation]) -> dict[str, str]:
-    """Each model's name as it can be drawn: no formulas, no signs that the font lacks, not too long."""
+    """Each model's name as it can be drawn."""
+    return drawable(evaluation.subject.name for evaluation in evaluations)
+
+
+def drawable(names: Iterable[str]) -> dict[str, str]:
+    """Names without formulas and signs that the font lacks, and not too long."""
     from matplotlib.font_manager import findfont, get_font
 
     known = get_font(findfont("DejaVu Sans")).get_charmap()
     drawn = {}
-    for name in (evaluation.subject.name for evaluation in evaluations):
+    for name in names:
         plain = "".join(sign if sign.isprintable() and ord(sign) in known else "?" for sign in name)
         short = plain if len(plain) <= _LONGEST_NAME else f"{plain[: _LONGEST_NAME - 9]}…{plain[-8:]}"
         drawn[name] = short.replace("$", r"\$")

@@ -7,6 +7,7 @@ import torch
 
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation
+from gradreg.report.seeds import training_seed
 
 
 def check_comparable(evaluations: Sequence[Evaluation]) -> list[str]:
@@ -52,11 +53,6 @@ def cost_ratio(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> flo
     if not hours_by_seed:
         return None
     return subject.hours / hours_by_seed.get(training_seed(evaluation), next(iter(hours_by_seed.values())))
-
-
-def training_seed(evaluation: Evaluation) -> int:
-    """The seed of the training, 0 for what was trained elsewhere."""
-    return int((evaluation.subject.recipe or {}).get("seed", 0))
 
 
 def _check_same_data(first: Evaluation, other: Evaluation) -> None:

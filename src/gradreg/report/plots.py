@@ -1,6 +1,7 @@
 """How each figure is drawn, with matplotlib's objects and none of its global state."""
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from gradreg.evaluation.record import STANDARD_RADII, Evaluation
@@ -9,6 +10,7 @@ from gradreg.report.canvas import (
     COLOURS,
     COLUMN,
     GUIDE,
+    drawable,
     drawn_names,
     in_decades,
     in_distances,
@@ -21,6 +23,7 @@ from gradreg.report.canvas import (
 )
 from gradreg.report.curves import Curve, Point, curves, frontier, gaps, histogram
 from gradreg.report.numbers import THREAT_SIGNS, radius_name
+from gradreg.report.seeds import by_recipe
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -79,32 +82,39 @@ def trade_off(evaluations: Sequence[Evaluation], threats: Sequence[ThreatName]) 
 
 
 def robustness_against_cost(evaluations: Sequence[Evaluation], threats: Sequence[ThreatName]) -> "Figure":
-    """What training costs and what it buys: robust accuracy filled, clean accuracy hollow above it."""
+    """What training costs and what it buys: robust accuracy filled, clean accuracy hollow above it.
+
+    A recipe trained with several seeds is drawn once, at their mean, with a stroke from the least to the largest.
+    """
     figure, panels = panels_in_a_row(len(threats), 2.5)
-    names = drawn_names(evaluations)
+    recipes, found = by_recipe(evaluations), frontier(evaluations)
     for axes, threat in zip(panels, threats, strict=True):
         radius = STANDARD_RADII[threat][1]
-        points = [point for point in frontier(evaluations) if (point.threat, point.radius) == (threat, radius)]
+        points = {point.model: point for point in found if (point.threat, point.radius) == (threat, radius)}
         dearest = 1.0
-        for point in points:
-            if point.cost_ratio is not None:
-                _draw_pair(axes, point, point.cost_ratio, list(names).index(point.model))
-                dearest = max(dearest, point.cost_ratio)
+        for index, recipe in enumerate(recipes):
+            trained = [points[each.subject.name] for each in recipe.evaluations if each.subject.name in points]
+            costs = [point.cost_ratio for point in trained if point.cost_ratio is not None]
+            if costs:
+                _draw_pair(axes, trained, mean(costs), index)
+                dearest = max(dearest, mean(costs))
         axes.set_title("filled: robust, hollow: clean", fontsize=6, loc="left")
         axes.set(xlim=(0, 1.15 * dearest), ylim=(0, 1))
         axes.set_xlabel("training time × undefended")
         axes.set_ylabel(f"accuracy at {THREAT_SIGNS[threat]} {radius_name(radius)}")
         in_percent(axes, "y")
-    legend_below(figure, model_handles(names, "none"))
+    legend_below(figure, model_handles(drawable(recipe.name for recipe in recipes), "none"))
     return figure
 
 
-def _draw_pair(axes: "Axes", point: Point, cost: float, index: int) -> None:
+def _draw_pair(axes: "Axes", seeds: Sequence[Point], cost: float, index: int) -> None:
     look = marker_of(index, 5.5)
-    axes.plot([cost, cost], [1 - point.robust_error, 1 - point.clean_error], color=GUIDE, linewidth=0.6, zorder=0)
-    axes.plot(cost, 1 - point.robust_error, **look, linestyle="none", clip_on=False)
     hollow = look | {"markerfacecolor": "white", "markeredgecolor": look["color"], "markeredgewidth": 0.9}
-    axes.plot(cost, 1 - point.clean_error, **hollow, linestyle="none", clip_on=False)
+    robust, clean = [1 - point.robust_error for point in seeds], [1 - point.clean_error for point in seeds]
+    axes.plot([cost, cost], [mean(robust), mean(clean)], color=GUIDE, linewidth=0.6, zorder=0)
+    for accuracies, marker in ((robust, look), (clean, hollow)):
+        axes.plot([cost, cost], [min(accuracies), max(accuracies)], color=look["color"], linewidth=1, zorder=1)
+        axes.plot(cost, mean(accuracies), **marker, linestyle="none", clip_on=False)
 
 
 def distances(evaluations: Sequence[Evaluation], threats: Sequence[ThreatName]) -> "Figure":

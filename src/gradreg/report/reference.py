@@ -1,8 +1,6 @@
 """The table to choose a recipe by: what each costs and what it gives at one radius, seeds of a recipe together."""
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import mean
 
 from torch import Tensor
@@ -10,33 +8,10 @@ from torch import Tensor
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import share_of
 from gradreg.norms import ThreatName
-from gradreg.report.compare import cost_ratio, training_seed
+from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.numbers import THREAT_SIGNS, clean_share, images, number, radius_name, significant, word
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The evaluations of one recipe, which differ in the seed of the training only."""
-
-    name: str
-    evaluations: tuple[Evaluation, ...]
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """In rising order."""
-        return tuple(sorted(map(training_seed, self.evaluations)))
-
-
-def by_recipe(evaluations: Sequence[Evaluation]) -> list[Trained]:
-    """Evaluations whose recipes are the same but for the seed, under the longest beginning of all their names."""
-    groups: dict[str, list[Evaluation]] = {}
-    for evaluation in evaluations:
-        recipe = evaluation.subject.recipe
-        # What was not trained here has no recipe, and is its own.
-        key = json.dumps({**recipe, "seed": 0}, sort_keys=True) if recipe else evaluation.subject.name
-        groups.setdefault(key, []).append(evaluation)
-    return [Trained(_shared([each.subject.name for each in group]), tuple(group)) for group in groups.values()]
+from gradreg.report.seeds import Trained, by_recipe, training_seed
 
 
 def reference(evaluations: Sequence[Evaluation], threat: ThreatName, radius: float) -> Table:
@@ -104,15 +79,15 @@ def _right(robust: Tensor | None) -> tuple[float, str] | None:
 
 def _over_seeds(trained: Trained, figure: Callable[[Evaluation], tuple[float, str] | None]) -> Cell:
     """One seed's figure with its interval, or the mean of several with their range; if some lack it, whose it is."""
-    found = {training_seed(evaluation): figure(evaluation) for evaluation in trained.evaluations}
-    known = {seed: pair for seed, pair in found.items() if pair is not None}
+    found = [(training_seed(evaluation), figure(evaluation)) for evaluation in trained.evaluations]
+    known = [(seed, *pair) for seed, pair in found if pair is not None]
     if not known:
         return NOTHING
-    values = [value for value, _ in known.values()]
+    values = [value for _, value, _ in known]
     low, high = (f"{100 * bound:.1f}" for bound in (min(values), max(values)))
-    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else next(iter(known.values()))[1]
+    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else known[0][2]
     if len(known) < len(found):
-        note += f"{', ' if note else ''}of seed {', '.join(map(str, sorted(known)))}"
+        note += f"{', ' if note else ''}of seed {', '.join(str(seed) for seed, *_ in sorted(known))}"
     return Cell(f"{100 * mean(values):.1f} %", mean(values), note)
 
 
@@ -120,12 +95,3 @@ def _mean(values: Sequence[float], unit: str = "") -> Cell:
     if len(values) < 2:
         return number(values[0] if values else None, unit=unit)
     return number(mean(values), f"{significant(min(values))}–{significant(max(values))}", unit)
-
-
-def _shared(names: Sequence[str]) -> str:
-    """The longest common beginning, without what joins it to a seed; a single name as it is."""
-    if len(names) == 1:
-        return names[0]
-    first, last = min(names), max(names)
-    same = next((i for i, sign in enumerate(first) if last[i : i + 1] != sign), len(first))
-    return first[:same].removesuffix("seed").rstrip("-_ .") or first
