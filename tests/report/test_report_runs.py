@@ -8,7 +8,7 @@ import pytest
 
 from gradreg.cli import main
 from gradreg.errors import ConfigError, DataError
-from gradreg.report.dials import dials, draw_dials
+from gradreg.report.dials import dials, draw_dials, panels
 from gradreg.report.filling import fill
 from gradreg.report.runs import Run, cost, differences, middle, read, runs_table
 from gradreg.training.directory import RunDirectory
@@ -77,6 +77,15 @@ def test_a_dial_is_a_setting_turned_by_itself(sweep: list[Path]) -> None:
     assert list(found) == ["objective.h", "objective.lazy", "model.activation"]
     assert [run.name for run in found["objective.h"].runs] == ["h1", "middle", "h12"], "numbers in rising order"
     assert found["model.activation"].values == ("gelu", "relu")
+
+
+def test_numbers_are_joined_and_names_are_not(sweep: list[Path]) -> None:
+    shown = {axes.get_title(): [line.get_linestyle() for line in axes.lines] for axes in panels(runs_of(sweep)).axes}
+    assert {title: "-" in lines for title, lines in shown.items() if title} == {
+        "h": True,
+        "lazy": True,
+        "model.activation": False,
+    }
 
 
 def test_the_figure_is_the_same_bytes_each_time(sweep: list[Path], tmp_path: Path) -> None:

@@ -69,9 +69,12 @@ def panels(runs: Sequence[Run]) -> "Figure":
 
 def _panel(axes: "Axes", dial: Dial, among: Sequence[Run]) -> None:
     at = range(len(dial.runs))
+    # From one name to the next there is no way to go.
+    joined = "-" if _are_numbers(dial.values) else "none"
     for key, colour, face in (("clean", COLOURS[0], "white"), ("probe", COLOURS[1], COLOURS[1])):
         heights = [float(run.best[key]) for run in dial.runs]
-        axes.plot(at, heights, color=colour, linewidth=0.8, marker="o", markersize=4.5, markerfacecolor=face)
+        axes.plot(at, heights, color=colour, linestyle=joined, linewidth=0.8)
+        axes.plot(at, heights, color=colour, linestyle="none", marker="o", markersize=4.5, markerfacecolor=face)
     for place, run in zip(at, dial.runs, strict=True):
         ratio = cost(run, among)
         if ratio is not None:
@@ -87,6 +90,10 @@ def _dial(key: str, runs: Sequence[Run]) -> Dial:
     """Numbers in rising order; names stay in the order of the runs."""
     values = [run.settings.get(key) for run in runs]
     order = list(range(len(runs)))
-    if all(isinstance(value, (int, float)) for value in values):
+    if _are_numbers(values):
         order.sort(key=lambda i: values[i])  # type: ignore[arg-type,return-value]
     return Dial(key, tuple(values[i] for i in order), tuple(runs[i] for i in order))
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, (int, float)) for value in values)
