@@ -25,8 +25,9 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # In a process, as the killed ones: this fixture is made before the one that sets the number of threads.
     run = tmp_path_factory.mktemp("whole") / "run"
-    tiny_fit(run)
+    in_a_process(run_or_continue, str(run)).join()
     return run
 
 
