@@ -134,7 +134,8 @@ def test_torchrun_writes_what_one_process_writes(weights: str, tmp_path: Path, m
     for processes in (1, 2):
         launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
         arguments = [str(script), weights, str(tmp_path / str(processes))]
-        done = subprocess.run([sys.executable, *launch, *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, *launch, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
     assert outputs[1].count("attacks l2") == 1
     tables = []
