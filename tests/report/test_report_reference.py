@@ -90,12 +90,25 @@ def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:
         fill_page(page, [tmp_path / "results"], Console(file=said))
 
 
+def test_a_page_quotes_the_paper_below_our_rows(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    plain().save(tmp_path / "results" / "plain")
+    page, end = tmp_path / "page.md", "<!-- gradreg: end -->"
+    for mark, quoted in (("table-2", False), ("table-2 quoted", True)):
+        page.write_text(f"<!-- gradreg: {mark} from results/* -->\n{end}\n")
+        fill(page)
+        assert "| plain |" in page.read_text()
+        assert ("paper, CIFAR-10: squared l2 norm, λ = 1" in page.read_text()) is quoted
+        assert ("Quoted rows are the paper's" in page.read_text()) is quoted
+
+
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
         ("reference l3 0.5 from results/*", r"'reference l3 0\.5' is no table"),
         ("paired linf from results/*", "'paired linf' is no table"),
         ("reference l2 far from results/*", "'far' is no radius"),
+        ("table-2 doubted from results/*", "'table-2 doubted' is no table of these evaluations: there are table-1"),
         ("nonsense from results/*", "'nonsense' is no table of these evaluations: there are table-1"),
         ("table-1 from elsewhere/*", "No evaluation matches elsewhere"),
         ("table-1", "A mark on the page has no partner"),

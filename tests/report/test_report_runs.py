@@ -56,6 +56,14 @@ def test_a_run_is_told_by_how_it_differs_from_the_middle(sweep: list[Path]) -> N
     assert told["plain"] == {"objective.name": "undefended", "clip_norm": 1.0}, "another kind has no h to differ in"
 
 
+def test_the_middle_is_of_the_commonest_kind(tmp_path: Path) -> None:
+    """Two of its kind differ in three settings, and each differs from the one of another kind in its kind alone."""
+    one = wrote(tmp_path / "one")
+    two = wrote(tmp_path / "two", objective=GRADIENT | {"h": 1 / 255, "lazy": 3, "eps": 6 / 255})
+    noise = wrote(tmp_path / "noise", objective={"name": "noise", "sigma": 0.1})
+    assert middle([read(noise), read(one), read(two)]).name == "one"
+
+
 def test_the_figures_are_those_of_the_best_epoch(sweep: list[Path]) -> None:
     first = runs_table(runs_of(sweep)).rows[0]
     told, clean, probe, last, _, slope, epoch, ratio = first.cells

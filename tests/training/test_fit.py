@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import gradreg
 from gradreg.data import DataSet
 from gradreg.errors import ConfigError, DataError
-from gradreg.objectives import Adversarial, Objective, Undefended
+from gradreg.objectives import Adversarial, Gradient, Objective, Undefended
 from gradreg.training import RunError, load
 from gradreg.training.config import Settings
 from gradreg.training.optimizers import SGD, Muon, Optimizers
@@ -110,6 +110,26 @@ def test_clipping_bounds_the_update() -> None:
     Learner(model, Settings(optimizer=optimizer, clip_norm=1e-3), ALONE).step(*batch(), (0,), 0, 0.0, 0.5)
     moved = torch.cat([weight.detach().flatten() for weight in model.parameters()]) - before
     assert_close(moved.norm().item(), 0.5e-3, rtol=1e-3, atol=0)
+
+
+def gradient_norm(model: nn.Module, loss: Tensor) -> float:
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))]).norm().item()
+
+
+def test_the_share_of_clipped_steps_is_told() -> None:
+    """A lazy penalty shows why: a bound that only its steps reach takes from the penalty alone."""
+    x, y = batch()
+    model = plain_net()
+    plain = gradient_norm(model, nn.functional.cross_entropy(model(x), y))
+    with_penalty = gradient_norm(model, gradreg.regularized_loss(model, x, y, threat="l2", eps=4 * 4.0, h=0.1).loss)
+    assert plain < with_penalty
+    optimizer = SGD(lr=0.0)  # the weights stay, so all steps of a kind have the same gradient
+    lazy = Gradient(threat="l2", eps=4.0, h=0.1, lazy=4)
+    for bound, share in ((0.99 * plain, 1.0), (0.99 * with_penalty, 0.25), (1.01 * with_penalty, 0.0), (None, None)):
+        learner = Learner(plain_net(), Settings(objective=lazy, optimizer=optimizer, clip_norm=bound), ALONE)
+        for step in range(4):
+            learner.step(x, y, (0,), step, 0.0, 1.0)
+        assert learner.means().get("clipped") == share
 
 
 def test_the_average_follows_by_formula() -> None:

@@ -4,10 +4,10 @@
     …
     <!-- gradreg: end -->
 
-After "gradreg:" stands the key of a table of the report, "reference" with a threat and a radius, or "paired" with a
-threat and radii; after "from" the evaluations, as paths relative to the page's checkout (the nearest folder above it
-that holds a pyproject.toml). The table "runs" is made from run directories instead, "attacks", with which of its
-tables, from a file of `gradreg bench attacks --json`.
+After "gradreg:" stands the key of a table of the report, with "quoted" behind it if the paper's own rows are to stand
+below ours, "reference" with a threat and a radius, or "paired" with a threat and radii; after "from" the evaluations,
+as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The table "runs" is
+made from run directories instead, "attacks", with which of its tables, from a file of `gradreg bench attacks --json`.
 """
 
 import re
@@ -79,13 +79,14 @@ def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
             return reference(found, threat, _radius(radius))
         case ["paired", "l1" | "l2" | "linf" as threat, *radii] if radii:
             return pairs(found, threat, [_radius(radius) for radius in radii])
-    known = {each.key: each for each in tables(found)}
-    if words != [words[0]] or words[0] not in known:
+    key, *manner = words
+    known = {each.key: each for each in tables(found, paper=manner == ["quoted"])}
+    if manner not in ([], ["quoted"]) or key not in known:
         raise DataError(
             f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}; and reference and "
             "paired, with a threat and a radius as linf 8/255."
         )
-    return known[words[0]]
+    return known[key]
 
 
 def _radius(text: str) -> float:

@@ -52,8 +52,14 @@ def read(folder: Path) -> Run:
 
 
 def middle(runs: Sequence[Run]) -> Run:
-    """The run that differs least from all the others, the first of equals: what a sweep turns around."""
-    return min(runs, key=lambda run: sum(len(differences(other, run)) for other in runs))
+    """What a sweep turns around: of the commonest kind of objective the run that differs least from all the others.
+
+    The first of equals. One of a rarer kind is told apart from the others by its kind alone, and would seem nearest.
+    """
+    kinds = [run.settings.get("objective.name") for run in runs]
+    commonest = max(kinds, key=kinds.count)
+    candidates = [run for run, kind in zip(runs, kinds, strict=True) if kind == commonest]
+    return min(candidates, key=lambda run: sum(len(differences(other, run)) for other in runs))
 
 
 def differences(run: Run, base: Run) -> dict[str, Any]:

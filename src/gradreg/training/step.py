@@ -47,13 +47,14 @@ class Learner:
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
                     outcome = settings.objective(self.called, images, labels, moment)
                 outcome.backward()
-            self._add(outcome, labels)
+            self._note(outcome, labels)
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         if settings.accumulate > 1:
             for gradient in gradients:
                 gradient.div_(settings.accumulate)
         if settings.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+            self._add({"clipped": (norm > settings.clip_norm).float()})
         self.optimizers.step(factor)
         self.processes.average_buffers(self.model)
         if self.average:
@@ -111,15 +112,17 @@ class Learner:
             return nullcontext()
         return self.called.no_sync()
 
-    def _add(self, outcome: Outcome, y: Tensor) -> None:
-        """Sums and counts, on the device: what was not measured in a step does not count."""
+    def _note(self, outcome: Outcome, y: Tensor) -> None:
         right = (outcome.logits.argmax(1) == y).float().mean()
-        scalars = {"loss": outcome.loss.detach(), "train_accuracy": right, **outcome.scalars}
+        self._add({"loss": outcome.loss.detach(), "train_accuracy": right, **outcome.scalars})
+        bad = (~outcome.loss.detach().isfinite()).float()
+        self.sums["not_finite"] = self.sums.get("not_finite", torch.zeros_like(bad)) + bad
+
+    def _add(self, scalars: Mapping[str, Tensor]) -> None:
+        """Sums and counts, on the device: what was not measured in a step does not count."""
         for name, value in scalars.items():
             pair = torch.stack([value.float().nan_to_num(0.0), (~value.isnan()).float()])
             self.sums[name] = self.sums[name] + pair if name in self.sums else pair
-        bad = (~outcome.loss.detach().isfinite()).float()
-        self.sums["not_finite"] = self.sums.get("not_finite", torch.zeros_like(bad)) + bad
 
 
 def _wrapped(model: nn.Module, settings: Settings, processes: Processes) -> nn.Module:
