@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Demo:
-    """The tour: train four small networks on real digits, evaluate them and write a report (three minutes)."""
+    """The tour: train four small networks on real digits, evaluate them and write a report (three to four minutes)."""
 
     out: Path = Path("runs/demo")
     """Where its runs, evaluations and report.html go; started again there, it goes on where it was."""
