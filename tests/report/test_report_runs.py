@@ -8,7 +8,7 @@ import pytest
 
 from gradreg.cli import main
 from gradreg.errors import ConfigError, DataError
-from gradreg.report.dials import dials, draw_dials, panels
+from gradreg.report.dials import dials, draw_dials, panels, tick_labels
 from gradreg.report.filling import fill
 from gradreg.report.runs import Run, cost, differences, middle, read, runs_table
 from gradreg.training.directory import RunDirectory
@@ -94,6 +94,12 @@ def test_numbers_are_joined_and_names_are_not(sweep: list[Path]) -> None:
         "lazy": True,
         "model.activation": False,
     }
+
+
+def test_long_names_below_a_panel_take_turns_in_two_lines() -> None:
+    assert tick_labels(["1/255", "3/255", "7/255", "12/255"]) == ["1/255", "3/255", "7/255", "12/255"]
+    crowded = tick_labels(["gradient", "adversarial", "n-fgsm", "noise", "trades"])
+    assert crowded == ["gradient", "\nadversarial", "n-fgsm", "\nnoise", "trades"]
 
 
 def test_the_figure_is_the_same_bytes_each_time(sweep: list[Path], tmp_path: Path) -> None:

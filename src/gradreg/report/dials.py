@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _PANEL = 1.55
 _ACROSS = 4
+# How many characters of names fit below a panel, in the size of its ticks.
+_LABELS_WIDTH = 30
 
 
 @dataclass(frozen=True)
@@ -80,10 +82,16 @@ def _panel(axes: "Axes", dial: Dial, among: Sequence[Run]) -> None:
         if ratio is not None:
             above = (place, float(run.best["clean"]))
             axes.annotate(f"{ratio:.2f}×", above, (0, 5), textcoords="offset points", fontsize=6, ha="center")
-    axes.set_xticks(list(at), [setting(dial.key, value) for value in dial.values], fontsize=6)
+    axes.set_xticks(list(at), tick_labels([setting(dial.key, value) for value in dial.values]), fontsize=6)
     axes.set_xlim(-0.5, len(dial.runs) - 0.5)
     axes.set_title(short(dial.key), fontsize=7)
     axes.grid(axis="y", color=GUIDE, linewidth=0.3)
+
+
+def tick_labels(names: Sequence[str]) -> list[str]:
+    """Every second name a line lower, if they would overlap side by side."""
+    crowded = len("  ".join(names)) > _LABELS_WIDTH
+    return [f"\n{name}" if crowded and place % 2 else name for place, name in enumerate(names)]
 
 
 def _dial(key: str, runs: Sequence[Run]) -> Dial:
