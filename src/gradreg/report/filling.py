@@ -5,9 +5,10 @@
     <!-- gradreg: end -->
 
 After "gradreg:" stands the key of a table of the report, with "quoted" behind it if the paper's own rows are to stand
-below ours, "reference" with a threat and a radius, or "paired" with a threat and radii; after "from" the evaluations,
-as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The table "runs" is
-made from run directories instead, "attacks", with which of its tables, from a file of `gradreg bench attacks --json`.
+below ours, "reference" with a threat and a radius, or "paired" or "contrast" with a threat and radii; after "from" the
+evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The
+table "runs" is made from run directories instead, "attacks", with which of its tables, from a file of `gradreg bench
+attacks --json`.
 """
 
 import re
@@ -19,6 +20,7 @@ from gradreg.evaluation.files import FACTS, load
 from gradreg.evaluation.record import Evaluation
 from gradreg.fractions import fraction
 from gradreg.report import benches
+from gradreg.report.contrast import contrast
 from gradreg.report.formats import rows_only
 from gradreg.report.layout import Table
 from gradreg.report.paired import pairs
@@ -79,12 +81,14 @@ def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
             return reference(found, threat, _radius(radius))
         case ["paired", "l1" | "l2" | "linf" as threat, *radii] if radii:
             return pairs(found, threat, [_radius(radius) for radius in radii])
+        case ["contrast", "l1" | "l2" | "linf" as threat, *radii] if radii:
+            return contrast(found, threat, [_radius(radius) for radius in radii])
     key, *manner = words
     known = {each.key: each for each in tables(found, paper=manner == ["quoted"])}
     if manner not in ([], ["quoted"]) or key not in known:
         raise DataError(
-            f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}; and reference and "
-            "paired, with a threat and a radius as linf 8/255."
+            f"{' '.join(words)!r} is no table of these evaluations: there are {', '.join(known)}; and reference, "
+            "paired and contrast, with a threat and a radius as linf 8/255."
         )
     return known[key]
 

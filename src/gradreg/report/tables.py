@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import confirmation, findings, paired, paper, paper_tables
+from gradreg.report import confirmation, contrast, findings, paired, paper, paper_tables
 from gradreg.report.compare import with_distinct_names
 from gradreg.report.layout import Cell as Cell
 from gradreg.report.layout import Column as Column
@@ -20,6 +20,7 @@ _BUILDERS = (
     findings.robust_error,
     confirmation.confirmation,
     paired.paired,
+    contrast.contrasts,
     findings.bound_validity,
     findings.winners,
     findings.cost,
