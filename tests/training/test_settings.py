@@ -99,6 +99,7 @@ def test_what_is_no_setting(setting: str) -> None:
         ({"label_smoothing": 1.0}, "label_smoothing is 1.0, but it is a share of the label"),
         ({"clip_norm": 0.0}, "clip_norm is 0.0, but a bound is positive."),
         ({"ema": 1.0}, "ema is 1.0, but a decay lies between 0 and 1."),
+        ({"sync_bn": True, "compile": True}, "sync_bn = true and compile = true do not go together"),
         ({"save_minutes": -1}, "save_minutes is -1.0, but it is a time, 0 or more."),
         ({"held_out": 0}, "held_out is 0, but some images must pick the best epoch."),
         ({"model": {}}, "The setting 'model.name' is missing."),

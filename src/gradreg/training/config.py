@@ -67,7 +67,7 @@ class Settings:
     compile: bool = False
     channels_last: bool = False
     sync_bn: bool = False
-    """Batch statistics over all processes, not each its own."""
+    """Batch statistics over all processes, not each its own; not with `compile`."""
     probe: Probe | None = None
     on_divergence: Literal["stop", "rollback"] = "stop"
     on_overfitting: Literal["stop", "rollback", "ignore"] = "stop"
@@ -94,6 +94,10 @@ class Settings:
             self.clip_norm is None or self.clip_norm > 0, f"clip_norm is {self.clip_norm}, but a bound is positive."
         )
         require(self.ema is None or 0 < self.ema < 1, f"ema is {self.ema}, but a decay lies between 0 and 1.")
+        require(
+            not (self.sync_bn and self.compile),
+            "sync_bn = true and compile = true do not go together: sums over processes are not compiled. Drop one.",
+        )
         require(self.save_minutes >= 0, f"save_minutes is {self.save_minutes}, but it is a time, 0 or more.")
 
 

@@ -1,7 +1,7 @@
 """From a recipe, or from a network and images in Python, to a run directory."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from gradreg.training.config import Config, Settings
 from gradreg.training.determinism import deterministic
 from gradreg.training.directory import RunDirectory
 from gradreg.training.errors import Interrupted
+from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.loop import Trainer
 from gradreg.training.processes import Processes, joined
 from gradreg.training.reporting import Reporter
@@ -110,9 +111,8 @@ def _run(
     console: Console | None,
 ) -> Fitted:
     run = RunDirectory(folder)
-    model = _synchronised(model, settings, processes)
     board = folder / "tensorboard" if settings.tensorboard and processes.first else None
-    with deterministic(settings.deterministic, processes.device):
+    with deterministic(settings.deterministic, processes.device), _normalised(model, settings, processes):
         if resume:
             run.check_same(table, _completed(run.config(), settings))
         elif processes.first:
@@ -144,13 +144,9 @@ def _streams_kept(processes: Processes) -> AbstractContextManager[None]:
     return torch.random.fork_rng([] if device.type == "cpu" else [device.index or 0], device_type=kind)
 
 
-def _synchronised(model: nn.Module, settings: Settings, processes: Processes) -> nn.Module:
-    if not settings.sync_bn or processes.world == 1:
-        return model
-    if processes.device.type != "cuda":
-        raise ConfigError("sync_bn = true needs CUDA: torch has no synchronised batch normalisation elsewhere.")
-    synchronised: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    return synchronised
+def _normalised(model: nn.Module, settings: Settings, processes: Processes) -> AbstractContextManager[None]:
+    """Batch statistics as the settings want them."""
+    return joint_statistics(model) if settings.sync_bn and processes.world > 1 else nullcontext()
 
 
 def _pair(
