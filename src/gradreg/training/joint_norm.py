@@ -58,7 +58,8 @@ def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
     exact = x.to(at_least_single(x.dtype))
     axes, shape = (0, *range(2, x.ndim)), (1, -1, *(1 for _ in range(2, x.ndim)))
     here = exact.new_tensor([x.numel() / x.shape[1]])
-    *_, n = sums = _summed(torch.cat([exact.sum(axes), here]))
+    sums = _summed(torch.cat([exact.sum(axes), here]))
+    n = sums[-1].detach()
     mean = sums[:-1] / n
     centred = exact - mean.view(shape)
     # A second sum, since the mean of squares less the square of the mean would lose digits that one process has.
