@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from safetensors.torch import load_file
 from torch.distributed.run import parse_args
 from torch.testing import assert_close
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "gradreg"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+TWO_PROCESSES = [*TORCHRUN, "--nproc-per-node", "2"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
@@ -29,7 +32,7 @@ def test_our_options_pass_through_torchruns_parser() -> None:
 @pytest.mark.slow
 def test_torchrun_trains_with_two_processes_and_one_voice(tmp_path: Path) -> None:
     settings = ["epochs=2", "held_out=3900", "probe.images=20", "batch_size=20"]
-    command = [*TORCHRUN, "train", "mnist5k-l2", "--run-dir", str(tmp_path / "run")]
+    command = [*TWO_PROCESSES, "-m", "gradreg", "train", "mnist5k-l2", "--run-dir", str(tmp_path / "run")]
     command += [part for setting in settings for part in ("--set", setting)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
@@ -52,9 +55,9 @@ EPOCHS = 25
 SETTINGS = [f"epochs={EPOCHS}", "held_out=3800", "probe.images=20", "batch_size=20", "model={name='net:plain'}"]
 
 
-def command(run: str) -> list[str]:
+def command(run: str, launcher: Sequence[str] = TWO_PROCESSES) -> list[str]:
     options = [part for setting in SETTINGS for part in ("--set", setting)]
-    return [*TORCHRUN, "train", "mnist5k-l2", "--run-dir", run, *options]
+    return [*launcher, "-m", "gradreg", "train", "mnist5k-l2", "--run-dir", run, *options]
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +67,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "net.py").write_text(NETWORK)
     subprocess.run(command("whole"), cwd=folder, env=ENVIRONMENT, check=True, capture_output=True)
     return folder
+
+
+@pytest.mark.slow
+def test_two_machines_with_a_process_each_train_as_one_with_two(place: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = ["--master-addr", "127.0.0.1", "--master-port", str(free.getsockname()[1])]
+    pipe = subprocess.PIPE
+    machines = []
+    for rank in range(2):
+        launcher = [*TORCHRUN, "--nnodes", "2", "--node-rank", str(rank), *meeting]
+        machine = subprocess.Popen(
+            command("two", launcher), cwd=place, env=ENVIRONMENT, stdout=pipe, stderr=pipe, text=True
+        )
+        machines.append(machine)
+    said = [machine.communicate(timeout=300) for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert [output.count("Best epoch") for output, _ in said] == [1, 0], "the first process speaks, the other is quiet"
+    whole, two = (load_file(place / run / "last.safetensors") for run in ("whole", "two"))
+    for name, weight in whole.items():
+        assert_close(two[name], weight, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
