@@ -82,7 +82,7 @@ def test_shares_are_means_over_seeds_and_images_are_matched_by_their_place_in_th
     turned = trained("ours", 2, [FAR[9 - i] for i in range(10)])
     turned = replace(turned, index=turned.index[back])
     theirs = [trained("theirs", seed, NEAR, "adversarial") for seed in (1, 2)]
-    made = contrast([trained("ours", 1, FAR), turned, *theirs], "l2", [0.0, 0.5])
+    made = contrast([*theirs, trained("ours", 1, FAR), turned], "l2", [0.0, 0.5])
     assert [row.name for row in made.rows] == ["ours against theirs, clean (l2)", "ours against theirs, l2 0.5"]
     clean, robust = made.rows
     assert [cell.value for cell in clean.cells[:3]] == pytest.approx([0.8, 0.9, -0.1])
@@ -96,7 +96,7 @@ def test_shares_are_means_over_seeds_and_images_are_matched_by_their_place_in_th
 def test_only_images_that_all_networks_were_attacked_on_count() -> None:
     shifted = trained("theirs", 1, NEAR, "adversarial")
     shifted = replace(shifted, index=shifted.index + 7 * 4)
-    (row,) = contrast([trained("ours", 1, FAR), shifted], "l2", [0.5]).rows
+    (row,) = contrast([shifted, trained("ours", 1, FAR)], "l2", [0.5]).rows
     assert [cell.value for cell in row.cells[:2]] == pytest.approx([1.0, 0.0]), "images 4 to 9, which are their 0 to 5"
     assert row.cells[4].text == "6"
     assert "images alone" in row.cells[2].note
@@ -114,10 +114,12 @@ def test_a_report_sets_the_best_of_the_repeated_recipes_against_the_others() -> 
 
 
 def test_a_mark_on_a_page_asks_for_it() -> None:
-    found = [trained("ours", 0, FAR), trained("theirs", 0, NEAR, "adversarial")]
+    found = [trained("theirs", 0, NEAR, "adversarial"), trained("ours", 0, FAR), trained("third", 0, FAR, "trades")]
     assert [row.name for row in table(["contrast", "l2", "0", "0.5"], found).rows] == [
         "ours-seed0 against theirs-seed0, clean (l2)",
+        "third-seed0 against theirs-seed0, clean (l2)",
         "ours-seed0 against theirs-seed0, l2 0.5",
+        "third-seed0 against theirs-seed0, l2 0.5",
     ]
     with pytest.raises(DataError, match="no radius"):
         table(["contrast", "l2", "far"], found)
