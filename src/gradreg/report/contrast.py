@@ -78,9 +78,9 @@ def _table(rows: Sequence[Row | None]) -> Table:
         "networks were attacked on, and by how many points the recipes are apart. Below it: its 95 % interval for the "
         "choice of images and the luck of the trainings, or of images alone where a recipe was trained once.",
         (
-            Column("first", "With the recipe named first.", "high"),
-            Column("second", "With the recipe named second.", "high"),
-            Column("first less second", "In points. An interval that holds 0: they may be as good.", "high"),
+            Column("first", "With the recipe named first."),
+            Column("second", "With the recipe named second."),
+            Column("first less second", "In points. An interval that holds 0: they may be as good."),
             Column("seeds", "Of the one and of the other."),
             Column("n", "Images that all the networks were attacked on."),
         ),

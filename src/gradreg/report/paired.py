@@ -52,7 +52,7 @@ def _table(rows: Sequence[Row | None]) -> Table:
             Column("second alone", "Images that withstand with the model named second only."),
             Column("both", "Images that withstand with both."),
             Column("neither", "Images that withstand with neither."),
-            Column("p", "Small: the difference is not the choice of images.", "low"),
+            Column("p", "Small: the difference is not the choice of images."),
         ),
         tuple(row for row in rows if row is not None),
     )
