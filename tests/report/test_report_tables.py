@@ -210,13 +210,21 @@ def test_the_papers_rows_are_marked_and_keep_their_digits() -> None:
         quoted = [row for row in found[key].rows if row.quoted]
         assert len(quoted) == count
         assert all(len(row.cells) == len(found[key].columns) for row in quoted)
-    linf = paper_rows("table-1")
+    linf = paper_rows("table-1", "mnist5k")
     at = next(row for row in linf if "ε = 2/255" in row.name)
     assert [cell.text for cell in at.cells] == ["6.17 %", "16.02 %", "100 %", "16.80 %", "53.90 %", "10.82", "5.25×"]
     assert [cell.value for cell in at.cells][:5] == [0.0617, 0.1602, 1.0, 0.168, 0.539]
     assert [row.cells[-1].text for row in linf[-2:]] == ["1.61×", "1.67×"]
     assert "Cohen's and Salman's it quotes itself" in found["table-4"].caption
     assert not any(row.quoted for table in tables([handmade()]) for row in table.rows)
+
+
+def test_beside_cifar10_the_paper_is_quoted_on_cifar10_alone() -> None:
+    ours = replace(handmade(), data=replace(handmade().data, name="cifar10"))
+    for key, count in {"table-1": 5, "table-2": 5, "table-3": 5, "table-4": 4, "table-5": 5}.items():
+        quoted = [row.name for row in built(ours, paper=True)[key].rows if row.quoted]
+        assert len(quoted) == count
+        assert all(name.startswith("paper, CIFAR-10: ") for name in quoted)
 
 
 def test_rows_have_a_cell_for_every_column_and_dashes_have_no_value() -> None:

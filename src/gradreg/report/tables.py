@@ -29,16 +29,17 @@ _BUILDERS = (
 
 
 def tables(evaluations: Sequence[Evaluation], paper: bool = False) -> list[Table]:
-    """Those that there are figures for; with `paper`, its own rows below ours, marked as quoted."""
+    """Those that there are figures for; with `paper`, its own rows for these data below ours, marked as quoted."""
     if not evaluations:
         return []
     evaluations = with_distinct_names(evaluations)
     built = [build(evaluations) for build in _BUILDERS]
-    return [_quoting(table) if paper else table for table in built if table.rows]
+    data = evaluations[0].data.name
+    return [_quoting(table, data) if paper else table for table in built if table.rows]
 
 
-def _quoting(table: Table) -> Table:
-    quoted = paper.rows(table.key)
+def _quoting(table: Table, data: str) -> Table:
+    quoted = paper.rows(table.key, data)
     if not quoted:
         return table
     return replace(table, rows=(*table.rows, *quoted), caption=f"{table.caption} {paper.REMARKS[table.key]}")
