@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
@@ -153,7 +153,7 @@ def enumerate_names(tensors: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
 
 @pytest.mark.parametrize("finish", ["loss", "result"])
 def test_two_processes_have_the_gradients_of_the_joint_batch(finish: str, tmp_path: Path) -> None:
-    spawn(_worker, args=(str(tmp_path), finish), nprocs=2)
+    start_processes(_worker, args=(str(tmp_path), finish), nprocs=2, start_method="forkserver")
     found = [[load_file(tmp_path / f"{number}-{rank}.safetensors") for rank in (0, 1)] for number in range(len(SPREAD))]
     for first, second in found:
         assert first.keys() == second.keys()

@@ -1,6 +1,8 @@
 """Several processes give what one gives on the joint batch."""
 
 import json
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -143,3 +145,25 @@ def check_rectangular_readings(folder: Path) -> None:
     assert (one["held_out"], one["probed"]) == (17, 7)
     assert one["clean"] == pytest.approx(right / 17)
     assert one["held_out_loss"] == pytest.approx(losses / 17, rel=1e-5)
+
+
+def lone_worker(rank: int, folder: str, port: str) -> None:
+    """As torchrun would start it."""
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    run(Path(folder) / "run", "gradient", epochs=1)
+    names = [(task / "comm").read_text() for task in Path("/proc/self/task").iterdir()]
+    (Path(folder) / f"threads-{rank}.json").write_text(json.dumps(names))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="only Linux shows a process's threads there")
+def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
+    """One that did could abort the process at its end: a training that succeeded, and torchrun would call it failed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    start_processes(lone_worker, args=(str(tmp_path), port), nprocs=2, start_method="forkserver")
+    for rank in range(2):
+        names = json.loads((tmp_path / f"threads-{rank}.json").read_text())
+        assert names
+        assert not [name for name in names if "gloo" in name]

@@ -1,5 +1,6 @@
 """One process or many: what torchrun says, and the few things that processes tell each other."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
+# DDP imports this one, whose functions have the group of all processes as a default argument: imported when there is
+# one, they would keep it for ever.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 
 from gradreg.errors import ConfigError
@@ -76,6 +81,9 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     try:
         yield Processes(dist.get_rank(), world, chosen)
     finally:
+        # DDP lies in a cycle and holds the group. If the group lived on, so would gloo's threads, and one that lets go
+        # of a tensor while the interpreter ends aborts a process whose work is done (pytorch issue 190489).
+        gc.collect()
         dist.destroy_process_group()
 
 
