@@ -22,7 +22,7 @@ for seed in "${@:-0}"; do
     for objective in l2 at-l2; do row cifar10-compact "$objective" l2 0.5; done
     row fashion-mnist undefended linf,l2
     for objective in linf at; do row fashion-mnist "$objective" linf 0.1; done
-    row fashion-mnist l2 l2 1.5
+    for objective in l2 at-l2; do row fashion-mnist "$objective" l2 1.5; done
 done
 
 drawn=$(mktemp -d)
