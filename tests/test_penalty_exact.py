@@ -171,3 +171,25 @@ def test_threat_objects_and_names_are_the_same(smooth_net: nn.Module, batch: Bat
         regularized_loss(smooth_net, *batch, threat=t, lam=1.0).loss
         == regularized_loss(smooth_net, *batch, threat="linf", lam=1.0).loss
     )
+
+
+@pytest.mark.parametrize(
+    ("how", "h"),
+    [
+        ({"lam": 0.7}, 0.01),
+        ({"lam": 0.7, "squared": False}, 0.01),
+        ({"eps": 0.6}, 0.3),
+        ({"eps": 0.6, "weight": 3.0}, 0.3),
+        ({"eps": 0.0}, 0.01),
+    ],
+)
+def test_h_left_out_is_the_papers_or_half_the_radius(
+    how: dict[str, Any], h: float, smooth_net: nn.Module, batch: Batch
+) -> None:
+    assert_close(
+        regularized_loss(smooth_net, *batch, **how).slope,
+        regularized_loss(smooth_net, *batch, h=h, **how).slope,
+        rtol=0,
+        atol=0,
+        equal_nan=True,
+    )

@@ -19,7 +19,7 @@ from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
-from gradreg.penalty_options import Method, Scale, check, form, refuse_if_rounding_drowns
+from gradreg.penalty_options import Method, Scale, check, default_step, form, refuse_if_rounding_drowns
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def regularized_loss(
     weight: float = 1.0,
     squared: bool | None = None,
     scale: Scale | None = None,
-    h: float | Tensor = 0.01,
+    h: float | Tensor | None = None,
     order: Literal[1, 2] = 1,
     method: Method = "fd",
     criterion: Criterion = cross_entropy,
@@ -74,9 +74,9 @@ def regularized_loss(
     `scale="dual"`, the default with `eps`, walks along sign(∇ℓ) and penalises ‖∇ℓ‖₁ itself; h is then a pixel step.
     For "l2" and "l1" the two are the same.
 
-    `h` is the length of the difference, one for all or one an image. `order=2` takes the central difference: error
-    O(h²) for 9F a step (F: one forward) instead of 7F. `method="double-backprop"` is the exact norm, the reference.
-    Unsquared penalties with one h for all cost 6F.
+    `h` is the length of the difference, one for all or one an image; left out, it is the paper's 0.01 with `lam` and
+    ε/2 with `eps`. `order=2` takes the central difference: error O(h²) for 9F a step (F: one forward) instead of 7F.
+    `method="double-backprop"` is the exact norm, the reference. Unsquared penalties with one h for all cost 6F.
 
     The weight gradients of each pass but the last are computed in this call and handed out by `loss.backward()`, so
     one graph is held at a time, not two. To know the clean pass's share before there is a slope s, the gradient of a
@@ -95,6 +95,7 @@ def regularized_loss(
     without a penalty (ρ = ¼ with batch statistics: 4.75F, since the part needs a clean pass of its own).
     """
     strength, squared, scale = form(lam, eps, weight, squared, scale)
+    h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
     check_batch_norm_mode(model, bn)

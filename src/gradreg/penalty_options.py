@@ -12,6 +12,7 @@ from gradreg.passes import Pass
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
 
+PAPER_STEP = 0.01
 # The share of a finite difference that rounding may be worth before the call is refused.
 ROUNDING_TOLERANCE = 0.02
 
@@ -32,6 +33,11 @@ def form(
     if squared or scale == "paper":
         raise ConfigError("eps= penalises weight·eps·‖∇ℓ‖_*, unsquared and in the true dual norm: use lam= for others.")
     return _not_negative("eps", eps) * _not_negative("weight", weight), False, "dual"
+
+
+def default_step(eps: float | None) -> float:
+    """The paper's h with `lam`; with `eps` half of it, so that the difference looks where the attacker goes."""
+    return eps / 2 if eps else PAPER_STEP
 
 
 def _not_negative(name: str, value: float) -> float:

@@ -26,6 +26,7 @@ from gradreg.objectives import (
 )
 from gradreg.objectives.base import smoothed_cross_entropy
 from gradreg.penalty import regularized_loss
+from gradreg.training.tables import plain
 
 ALL: dict[str, Objective] = {
     "undefended": Undefended(),
@@ -141,6 +142,14 @@ def test_the_penalty_is_that_of_regularized_loss_with_ramps() -> None:
     assert_close(out.scalars["penalty"], expected.penalty)
     later = ramped(model, x, y, moment(epoch=9.0))
     assert_close(later.loss, regularized_loss(model, x, y, threat="linf", lam=2.0, h=0.3, order=2).loss)
+
+
+def test_h_left_out_does_not_shrink_with_a_rising_radius() -> None:
+    model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.GELU()), images()
+    out = Gradient("l2", eps=0.8, ramp_epochs=4)(model, x, y, moment(epoch=1.0))
+    assert_close(out.loss, regularized_loss(model, x, y, eps=0.2, h=0.4).loss)
+    assert plain(Gradient("l2", eps=0.8))["h"] == 0.4, "a run's config says what was done"
+    assert plain(Gradient("l2", lam=0.1))["h"] == 0.01
 
 
 def test_every_option_of_the_penalty_is_one_of_the_objective() -> None:

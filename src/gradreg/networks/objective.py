@@ -42,7 +42,7 @@ def _gradient(objective: Gradient) -> str:
     scaled = " (over √N)" if objective.threat == "linf" and objective.eps is None and objective.scale != "dual" else ""
     jitter = f" ± {100 * objective.h_jitter:g} %" if objective.h_jitter else ""
     way = (
-        f"by finite differences, h = {radius_name(objective.h)}{jitter}"
+        f"by finite differences, h = {radius_name(objective.length)}{jitter}"
         if objective.method == "fd"
         else "by double backprop"
     )

@@ -10,7 +10,7 @@ from gradreg.norms import ThreatName
 from gradreg.objectives.base import Moment, Outcome, require
 from gradreg.passes import AutocastMode, BatchNormMode
 from gradreg.penalty import regularized_loss
-from gradreg.penalty_options import Method, Scale
+from gradreg.penalty_options import Method, Scale, default_step
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Gradient:
     weight: float = 1.0
     squared: bool | None = None
     scale: Scale | None = None
-    h: float = 0.01
+    h: float | None = None
+    """As in `regularized_loss` unless told, and then written down as the number that it is."""
     order: Literal[1, 2] = 1
     method: Method = "fd"
     bn: BatchNormMode = "train"
@@ -45,6 +46,8 @@ class Gradient:
     jitter: Literal["image", "step"] = "image"
 
     def __post_init__(self) -> None:
+        if self.h is None:
+            object.__setattr__(self, "h", default_step(self.eps))
         require(self.ramp_epochs >= 0, f"ramp_epochs is {self.ramp_epochs}, but a ramp takes 0 or more epochs.")
         require(0 <= self.h_jitter < 1, f"h_jitter is {self.h_jitter}, but it is a share of h, 0 ≤ h_jitter < 1.")
         require(
@@ -54,8 +57,14 @@ class Gradient:
         require(self.h_start is None or self.h_start > 0, f"h_start is {self.h_start}, but every h is positive.")
         # The penalty itself knows best which options go together, so a toy batch is put through it.
         require(self.jitter in ("image", "step"), f"jitter is {self.jitter!r}, but it is 'image' or 'step'.")
-        h = torch.full((2,), self.h) if self.h_jitter else self.h
+        h = torch.full((2,), self.length) if self.h_jitter else self.length
         regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))
+
+    @property
+    def length(self) -> float:
+        """h, which is known by now."""
+        assert self.h is not None
+        return self.h
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         strength = at.ramp(self.ramp_epochs)
@@ -66,8 +75,8 @@ class Gradient:
         return Outcome(out.loss, out.logits, scalars, out.backward)
 
     def _h(self, x: Tensor, at: Moment) -> float | Tensor:
-        start = self.h if self.h_start is None else self.h_start
-        h = start + (self.h - start) * at.ramp(self.h_ramp_epochs)
+        start = self.length if self.h_start is None else self.h_start
+        h = start + (self.length - start) * at.ramp(self.h_ramp_epochs)
         if not self.h_jitter:
             return h
         if self.jitter == "step":
