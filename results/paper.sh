@@ -29,10 +29,12 @@ for name in "${names[@]}"; do
     # The rows of the paper's table of certificates. With 10,000 samples they end at a radius of about 0.8.
     certified=()
     [[ $name == undefended || $name == l2-1 ]] && certified=(--smoothing 0.25 --samples 10000)
-    trained "paper-$name" cifar10-compact-undefended model.activation=relu "${turned[@]}"
-    examined "paper-$name" paper --threat linf,l2 --images 500 "${certified[@]}"
+    trained "paper/$name" cifar10-compact-undefended model.activation=relu "${turned[@]}"
+    examined "paper/$name" . --threat linf,l2 --images 500 "${certified[@]}"
 done
 
 [ $# -gt 0 ] && exit
-gradreg report "$here"/paper/* --paper --output "$runs/paper.html" --figures "$runs/paper-figures"
-gradreg report --fill "$here/../docs/results.md"
+drawn=$(mktemp -d)
+gradreg report "$here"/paper/* --paper --output "$runs/paper.html" --figures "$drawn"
+for threat in linf l2; do cp "$drawn/figure-1-$threat.svg" "$here/../docs/paper-$threat.svg"; done
+gradreg report --fill "$here/../docs/paper.md"

@@ -132,8 +132,9 @@ def test_a_page_without_marks_is_not_called_up_to_date(tmp_path: Path) -> None:
         fill(page)
 
 
-def test_the_results_page_says_what_the_evaluations_say() -> None:
+@pytest.mark.parametrize(("name", "mark"), [("results", "reference"), ("paper", "table-1 quoted")])
+def test_a_page_of_results_says_what_the_evaluations_say(name: str, mark: str) -> None:
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "results.md").read_text("utf-8")
-    assert "<!-- gradreg: reference" in page
-    assert filled(page, root) == page, "run `gradreg report --fill docs/results.md`"
+    page = (root / "docs" / f"{name}.md").read_text("utf-8")
+    assert f"<!-- gradreg: {mark}" in page
+    assert filled(page, root) == page, f"run `gradreg report --fill docs/{name}.md`"
