@@ -5,13 +5,14 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from evaluation_toys import linear, part, quick
+from evaluation_toys import linear, part, quick, toy
 
 import gradreg.diagnosis
 from gradreg.attacks import run, suite
@@ -147,6 +148,16 @@ def test_another_evaluations_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written to"):
         quick(tmp_path / "file" / "c", **light)
+
+
+def test_calibration_images_are_told_by_what_they_show_not_by_where_they_lie(tmp_path: Path) -> None:
+    light: dict[str, Any] = {"attacks": ["deepfool"], "regularity": "local", "smoothing": None}
+    quick(tmp_path, **light)
+    before = (tmp_path / "evaluation.json").read_bytes()
+    quick(tmp_path, calibration=replace(toy().train, source="elsewhere"), **light)
+    assert (tmp_path / "evaluation.json").read_bytes() == before
+    with pytest.raises(ConfigError, match="other calibration images"):
+        quick(tmp_path, calibration=replace(part(640, seed=9), source=toy().train.source), **light)
 
 
 def in_a_process(folder: str) -> None:

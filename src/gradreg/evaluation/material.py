@@ -83,8 +83,12 @@ def _calibration(data: Data, images: int, seed: int) -> Calibration:
     part = data.train if isinstance(data, DataSet) else data
     if isinstance(part, Images | ImageFolder):
         index = torch.randperm(len(part), generator=generator("calibration", seed))[:images]
-        return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
-    x, y = (values[:images] for values in _pairs(part))
+        if isinstance(part, ImageFolder):
+            # Told by their place, so that files are not decoded before they are needed.
+            return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
+        x, y = part.floats(index), part.labels[index]
+    else:
+        x, y = (values[:images] for values in _pairs(part))
     return Calibration(fingerprint([*content_keys(x).tolist(), *y.tolist()]), lambda: (x, y))
 
 
