@@ -36,7 +36,7 @@ def form(
 
 
 def default_step(eps: float | None) -> float:
-    """The paper's h with `lam`; with `eps` half of it, so that the difference looks where the attacker goes."""
+    """The paper's h with `lam`; ε/2 with `eps`, so that the difference looks where the attacker goes."""
     return eps / 2 if eps else PAPER_STEP
 
 

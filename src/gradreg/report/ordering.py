@@ -30,7 +30,7 @@ def ordering(evaluations: Sequence[Evaluation]) -> Table:
         "here, so a pair that is close may be the other way round by chance.",
         (
             Column("paper's order", "Best first; equal ones are joined by =."),
-            Column("pairs as there", "Of those that differ in the paper.", "high"),
+            Column("pairs as there", "Of those that differ in the paper."),
             Column("otherwise here", "Pairs that stand the other way round here, the better one first; or are equal."),
         ),
         tuple(_rows(ours)),

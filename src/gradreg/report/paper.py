@@ -45,9 +45,9 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "CIFAR-10: l∞ 7-step AT, ε = 8/255": "0.40 | 2.52 | 0.02 | 0.06",
         "CIFAR-10: squared l2 norm, λ = 0.1": "0.58 | 4.43 | 0.08 | 0.50",
         "CIFAR-10: squared l2 norm, λ = 1": "0.35 | 1.33 | 0.02 | 0.05",
-        "ImageNet, top-5: undefended": "1.12 | 17.51 | 0.017 | 0.067",
-        "ImageNet, top-5: squared l2 norm, λ = 0.1": "0.46 | 4.85 | 0.0055 | 0.022",
-        "ImageNet, top-5: squared l2 norm, λ = 1": "0.27 | 2.12 | 0.0034 | 0.021",
+        "ImageNet: undefended": "1.12 | 17.51 | 0.017 | 0.067",
+        "ImageNet: squared l2 norm, λ = 0.1": "0.46 | 4.85 | 0.0055 | 0.022",
+        "ImageNet: squared l2 norm, λ = 1": "0.27 | 2.12 | 0.0034 | 0.021",
     },
     "table-4": {
         "CIFAR-10: undefended": "90 % | 92 % | 96 % | 99 % | 100 % | 100 % | 100 % | 100 %",
