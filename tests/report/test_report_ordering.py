@@ -1,5 +1,6 @@
 """The paper's order, against models whose distances are made up so that some pairs stand the other way round."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.layout import Row
 from gradreg.report.ordering import objective_name, ordering
+from gradreg.report.page import render
 from gradreg.report.tables import tables
 from handmade import handmade
 
@@ -109,6 +111,13 @@ def test_it_stands_in_a_report_that_quotes_the_paper_of_models_that_it_has() -> 
     assert "ordering" not in [table.key for table in tables(pair[:1], paper=True)]
     digits = [model("near", 1.0, "mnist5k"), model("far", 2.0, "mnist5k")]
     assert "ordering" not in [table.key for table in tables(digits, paper=True)]
+
+
+def test_the_page_says_that_its_rows_are_columns() -> None:
+    page = render([model("near", 1.0), model("far", 2.0)], paper=True)
+    names = re.findall(r'class="row-name">(\w+)</th>', page)
+    assert names.count("column") == 1
+    assert names.count("model") > 5
 
 
 def test_of_several_seeds_the_first_counts() -> None:
