@@ -19,6 +19,11 @@ def machine() -> dict[str, object]:
     }
 
 
+def hardware(device: torch.device) -> str:
+    """What the work on a device takes its time on: the accelerator, if it is one, and the processor."""
+    return f"{torch.cuda.get_device_name(device)}; {processor()}" if device.type == "cuda" else processor()
+
+
 def processor() -> str:
     """The name that Linux knows, since `platform.processor` knows none there."""
     names = Path("/proc/cpuinfo")

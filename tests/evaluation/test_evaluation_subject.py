@@ -15,6 +15,7 @@ from gradreg.data import Images, load
 from gradreg.errors import GradregError
 from gradreg.evaluation.subject import open_subject
 from gradreg.models import build
+from gradreg.provenance import processor
 from gradreg.training import Config, fit, tables, train
 from gradreg.training import load as load_run
 
@@ -55,6 +56,7 @@ def test_a_run_knows_its_data_its_network_and_what_it_cost(run: Path) -> None:
     assert (subject.objective, subject.epochs) == ("gradient", 2)
     assert subject.hours is not None
     assert 0 < subject.hours < 1
+    assert subject.machine == processor()
     assert subject.recipe is not None
     assert subject.recipe["batch_size"] == 10
     assert subject.parameters == sum(weight.numel() for weight in opened.model.parameters())

@@ -21,6 +21,7 @@ from gradreg.networks.figures import Remarks, entries, figures
 from gradreg.networks.objective import in_words
 from gradreg.networks.shipping import portable, ship
 from gradreg.objectives import OBJECTIVES, Gradient, Noise
+from gradreg.provenance import processor
 from gradreg.training import load
 from gradreg.training.checkpoints import read
 from handmade import confirmation, confirmed, handmade
@@ -126,6 +127,7 @@ def test_the_diagnosis_is_told_and_a_warning_makes_the_entry_unreliable(
     assert "- l2: no sign of masking in these tests. 1 tests were made and none was failed.\n" in card
     assert "- l∞: suspicious.\n  warning, noise-wins: Noise broke 3 of 12 images. Do not believe it." in card
     assert [found[threat]["unreliable"] for threat in ("l2", "linf")] == [False, True]
+    assert f" on {processor()}. The weights are" in card, "what the run wrote down, where nobody says it better"
 
 
 def test_autoattack_counts_only_as_the_standard_version_at_the_radius() -> None:

@@ -16,16 +16,20 @@ from gradreg.training.directory import RunDirectory
 GRADIENT = {"name": "gradient", "threat": "linf", "eps": 8 / 255, "h": 7 / 255, "lazy": 1}
 
 
-def wrote(folder: Path, clean: float = 0.6, rate: float = 100.0, **settings: Any) -> Path:
-    """A run of three epochs, the second of them the best, like no other but in those settings."""
+def wrote(
+    folder: Path, clean: float = 0.6, rate: float = 100.0, trained: dict[str, str] | None = None, **settings: Any
+) -> Path:
+    """A run of three epochs, the second of them the best, like no other but in those settings.
+
+    `trained` says by which code and where, as runs do since they write it down.
+    """
     config = {"seed": 0, "workers": 2, "data": "cifar10", "model": {"name": "compact", "activation": "gelu"}}
     run = RunDirectory(folder)
     run.start(config | {"objective": GRADIENT} | settings)
     for epoch, (share, best) in enumerate([(0.3, True), (clean, True), (0.9, False)], start=1):
         figures = {"clean": share, "probe": share / 2, "single_step": share / 2, "grad_norm": 10.0, "hours": 0.1}
-        run.add_metrics(
-            {"epoch": epoch, "held_out": 1000, "probed": 500, "images_per_second": rate * epoch, "best": best} | figures
-        )
+        counts = {"epoch": epoch, "held_out": 1000, "probed": 500, "images_per_second": rate * epoch, "best": best}
+        run.add_metrics(counts | figures | (trained or {}))
     return folder
 
 
@@ -78,6 +82,24 @@ def test_cost_is_against_the_undefended_run_of_the_same_network(sweep: list[Path
     assert cost(runs[3], runs) == pytest.approx(1.5)
     assert cost(runs[4], runs) == pytest.approx(2.4), "another activation is still the same network"
     assert cost(runs[0], runs[:2]) is None
+
+
+def test_hours_of_another_machine_tell_no_cost(tmp_path: Path) -> None:
+    here, there = ({"commit": "abc1234", "machine": name} for name in ("a fast one", "a slow one"))
+    plain = wrote(tmp_path / "plain", rate=240.0, trained=here, objective={"name": "undefended"})
+    beside, elsewhere = wrote(tmp_path / "beside", trained=here), wrote(tmp_path / "elsewhere", trained=there)
+    untold = wrote(tmp_path / "untold")
+    runs = runs_of([plain, beside, elsewhere, untold])
+    assert [cost(run, runs) for run in runs] == [1.0, pytest.approx(2.4), None, None]
+
+
+def test_a_run_names_the_code_that_trained_it(tmp_path: Path) -> None:
+    told = wrote(tmp_path / "told", trained={"commit": "abc1234"})
+    RunDirectory(told).add_metrics({**read(told).epochs[-1], "epoch": 4, "commit": "def5678"})
+    table = runs_table(runs_of([told, wrote(tmp_path / "untold")]))
+    assert table.columns[-1].heading == "commit"
+    assert [row.cells[-1].text for row in table.rows] == ["abc1234, def5678", "–"]
+    assert runs_table(runs_of([tmp_path / "untold"])).columns[-1].heading == "× undefended", "nothing to say, no column"
 
 
 def test_a_dial_is_a_setting_turned_by_itself(sweep: list[Path]) -> None:

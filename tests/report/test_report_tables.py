@@ -53,6 +53,7 @@ def test_a_radius_is_met_exactly() -> None:
     [
         ({"epochs": 4}, "–"),
         ({"architecture": "other"}, "–"),
+        ({"machine": "another one"}, "–"),
         ({"objective": "adversarial"}, "–"),
         ({"hours": None}, "–"),
         ({"hours": 0.0}, "–"),

@@ -15,6 +15,7 @@ import gradreg
 from gradreg.data import DataSet
 from gradreg.errors import ConfigError, DataError
 from gradreg.objectives import Adversarial, Gradient, Objective, Undefended
+from gradreg.provenance import commit, processor
 from gradreg.training import RunError, load
 from gradreg.training.config import Settings
 from gradreg.training.optimizers import SGD, Muon, Optimizers
@@ -62,6 +63,7 @@ def test_every_epoch_is_written_down(tmp_path: Path) -> None:
     wanted |= {"grad_norm", "grad_norm_max", "linearity_error", "zero_gradients", "images_per_second", "hours", "best"}
     assert wanted <= row.keys()
     assert row["loss"] == pytest.approx(row["clean_loss"] + row["penalty"], abs=1e-5)
+    assert (row["commit"], row["machine"]) == (commit(), processor())
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"config.toml", "metrics.jsonl", "last.safetensors", "best.safetensors"} <= files
 

@@ -35,7 +35,7 @@ class Ship:
     note: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A sentence for the card and the footnotes, as what is special about the images; may be repeated."""
     trained_on: str = ""
-    """The machine that it was trained on, for the card: a run does not record it."""
+    """The machine that it was trained on, for the card; else what the run wrote down."""
     authors: str = ""
     """Whose network it is, for robustbench.json."""
     link: str = ""

@@ -6,11 +6,10 @@ import torch
 
 import gradreg
 from gradreg.evaluation.record import Origin
-from gradreg.provenance import commit, processor
+from gradreg.provenance import commit, hardware
 
 
 def origin(device: torch.device) -> Origin:
     """This code on this machine, now."""
-    name = f"{torch.cuda.get_device_name(device)}; {processor()}" if device.type == "cuda" else processor()
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Origin(gradreg.__version__, torch.__version__, commit(), name, now)
+    return Origin(gradreg.__version__, torch.__version__, commit(), hardware(device), now)

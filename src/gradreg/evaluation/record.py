@@ -40,6 +40,8 @@ class Subject:
     """The run's whole config."""
     epochs: int | None = None
     hours: float | None = None
+    machine: str | None = None
+    """What the hours were spent on; None of a run that did not write it down."""
 
 
 @dataclass(frozen=True)

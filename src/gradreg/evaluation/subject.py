@@ -109,12 +109,14 @@ def trained(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> S
     """With what its training was and cost."""
     objective = recipe["objective"]
     metrics = run.metrics()
+    last = metrics[-1] if metrics else {}
     return replace(
         subject,
         objective=str(objective if isinstance(objective, str) else objective["name"]),
         recipe=recipe,
-        epochs=int(metrics[-1]["epoch"]) if metrics else None,
-        hours=float(metrics[-1]["hours"]) if metrics else None,
+        epochs=int(last["epoch"]) if last else None,
+        hours=float(last["hours"]) if last else None,
+        machine=last.get("machine"),
     )
 
 

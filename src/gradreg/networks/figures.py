@@ -19,7 +19,7 @@ class Remarks:
 
     notes: tuple[str, ...] = ()
     trained_on: str = ""
-    """The machine that the hours of training are of, which a run does not record."""
+    """The machine that the hours of training are of; what the run wrote down, if this is empty."""
     authors: str = ""
     link: str = ""
     venue: str = "N/A"

@@ -105,7 +105,8 @@ def _verdict(examined: Examined) -> str:
 def _training(evaluation: Evaluation, recipe: Mapping[str, Any], best: Mapping[str, Any], remarks: Remarks) -> str:
     subject = evaluation.subject
     run = replace(evaluation, subject=replace(subject, source=f"runs/{subject.name}"))
-    where = f" on {remarks.trained_on.rstrip('.')}" if remarks.trained_on else "; the run does not record the machine"
+    machine = remarks.trained_on or best.get("machine")
+    where = f" on {machine.rstrip('.')}" if machine else "; the run did not write down the machine"
     held_out = f"{best['held_out']:,} training images" if best.get("held_out") else "training images"
     chosen = f"The weights are those of epoch {best['epoch']}, the best on {held_out} that were held out."
     return f"""## Training

@@ -40,14 +40,15 @@ def with_distinct_names(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
 
 
 def cost_ratio(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> float | None:
-    """Training hours over those of an undefended model of the same architecture and number of epochs: the one of the
-    same seed, which was likely trained in the same sitting, or else the first."""
+    """Training hours over those of an undefended model of the same architecture and number of epochs on the same kind
+    of machine: the one of the same seed, which was likely trained in the same sitting, or else the first."""
     subject = evaluation.subject
     if subject.hours is None or subject.epochs is None:
         return None
+    place = (subject.architecture, subject.epochs, subject.machine)
     hours_by_seed: dict[int, float] = {}
     for other in evaluations:
-        alike = (other.subject.architecture, other.subject.epochs) == (subject.architecture, subject.epochs)
+        alike = (other.subject.architecture, other.subject.epochs, other.subject.machine) == place
         if alike and other.subject.objective == "undefended" and other.subject.hours:
             hours_by_seed.setdefault(training_seed(other), other.subject.hours)
     if not hours_by_seed:

@@ -34,6 +34,16 @@ class Run:
         return next((row for row in reversed(self.epochs) if row["best"]), self.epochs[-1])
 
     @property
+    def machine(self) -> str | None:
+        """What its newest epoch was trained on; None of a run that did not write it down."""
+        return self.epochs[-1].get("machine")
+
+    @property
+    def commits(self) -> str:
+        """The code that trained it, of several parts if it was changed in between; empty if no epoch tells."""
+        return ", ".join(dict.fromkeys(row["commit"] for row in self.epochs if row.get("commit")))
+
+    @property
     def rate(self) -> float:
         """Images a second, of the middle epoch: the first one warms up, and others may have had company."""
         return median(float(row["images_per_second"]) for row in self.epochs)
@@ -79,6 +89,8 @@ def runs_table(runs: Sequence[Run]) -> Table:
     if not runs:
         raise DataError("There is no run to compare: name the folders that `gradreg train` wrote.")
     base = middle(runs)
+    # Runs from before they wrote down their commit would fill a column with dashes.
+    commit = (Column("commit", "Of the code that trained it."),) if any(run.commits for run in runs) else ()
     return Table(
         "runs",
         "Training runs",
@@ -94,15 +106,19 @@ def runs_table(runs: Sequence[Run]) -> Table:
             Column("‖∇ℓ‖", "Mean dual norm of the loss's gradient.", "low"),
             Column("epoch", "The best one, of all that were run."),
             Column("× undefended", "Time of an image in training over that in the undefended run here.", "low"),
+            *commit,
         ),
-        tuple(_row(run, runs, base) for run in runs),
+        tuple(
+            Row(run.name, (*_figures(run, runs, base), *(word(run.commits or _UNTOLD) for _ in commit))) for run in runs
+        ),
     )
 
 
 def cost(run: Run, among: Sequence[Run]) -> float | None:
-    """Time of an image in training over that in the undefended run of the same network; None without one."""
+    """Time of an image over that in the undefended run of the same network on such a machine; None without one."""
     for other in among:
-        if other.settings.get("objective.name") == "undefended" and _network(other) == _network(run):
+        alike = _network(other) == _network(run) and other.machine == run.machine
+        if alike and other.settings.get("objective.name") == "undefended":
             return other.rate / run.rate
     return None
 
@@ -116,21 +132,18 @@ def setting(key: str, value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _row(run: Run, among: Sequence[Run], base: Run) -> Row:
+def _figures(run: Run, among: Sequence[Run], base: Run) -> tuple[Cell, ...]:
     told = ", ".join(f"{short(key)} {setting(key, value)}" for key, value in differences(run, base).items())
     best = run.best
-    return Row(
-        run.name,
-        (
-            word(told or "nothing"),
-            _share(best, "clean", "held_out"),
-            _share(best, "probe", "probed"),
-            _share(run.epochs[-1], "probe", "probed"),
-            _share(best, "single_step", "probed"),
-            number(best.get("grad_norm")),
-            word(f"{best['epoch']} of {run.epochs[-1]['epoch']}"),
-            number(cost(run, among), unit="×"),
-        ),
+    return (
+        word(told or "nothing"),
+        _share(best, "clean", "held_out"),
+        _share(best, "probe", "probed"),
+        _share(run.epochs[-1], "probe", "probed"),
+        _share(best, "single_step", "probed"),
+        number(best.get("grad_norm")),
+        word(f"{best['epoch']} of {run.epochs[-1]['epoch']}"),
+        number(cost(run, among), unit="×"),
     )
 
 

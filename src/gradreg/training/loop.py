@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradreg.provenance import commit, hardware
 from gradreg.training.checkpoints import State
 from gradreg.training.config import Settings
 from gradreg.training.directory import RunDirectory
@@ -151,6 +152,9 @@ class Trainer:
             "rollbacks": at.rollbacks,
             "images_per_second": self.images_per_second,
             "hours": at.seconds / 3600,
+            # Of every epoch, since a run may be continued by other code and elsewhere.
+            "commit": commit(),
+            "machine": hardware(self.processes.device),
         }
         self.learner.sums = {}
         if self.processes.first:
