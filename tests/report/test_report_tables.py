@@ -67,6 +67,14 @@ def test_cost_is_compared_with_the_same_network_trained_plainly_as_long(
     assert texts(built(handmade(), plain)["table-1"])[-1] == expected
 
 
+def test_a_run_that_does_not_tell_its_machine_is_taken_for_one_of_the_machine_that_examined_it() -> None:
+    plain = renamed(handmade(objective="undefended", hours=1.0), "plain")
+    elsewhere = replace(plain, origin=replace(plain.origin, machine="another one"))
+    assert texts(built(handmade(), elsewhere)["table-1"])[-1] == "–"
+    there = renamed(elsewhere, "there", machine=handmade().origin.machine)
+    assert texts(built(handmade(), elsewhere, there)["table-1"])[-1] == "2.00×"
+
+
 def test_table_2_averages_over_all_images() -> None:
     """(0 + 0.1 + … + 0.9)/10 = 0.45, its half and its quarter."""
     assert texts(built()["table-2"]) == ["10.0 %", "0.113", "0.225", "0.450", "2.00"]
@@ -245,6 +253,6 @@ def test_three_significant_digits(value: float, text: str) -> None:
 
 
 def test_radii_are_named_as_people_do() -> None:
-    assert [radius_name(r) for r in (2 / 255, 8 / 255, 0.5, 1.0, 12.0, 0.1)] == [
-        "2/255", "8/255", "0.5", "1", "12", "0.1",
+    assert [radius_name(r) for r in (2 / 255, 8 / 255, 8.5 / 255, 0.5, 1.0, 12.0, 0.1, 0.075)] == [
+        "2/255", "8/255", "8.5/255", "0.5", "1", "12", "0.1", "0.075",
     ]  # fmt: skip

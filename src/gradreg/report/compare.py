@@ -45,15 +45,21 @@ def cost_ratio(evaluation: Evaluation, evaluations: Sequence[Evaluation]) -> flo
     subject = evaluation.subject
     if subject.hours is None or subject.epochs is None:
         return None
-    place = (subject.architecture, subject.epochs, subject.machine)
+    place = _circumstances(evaluation)
     hours_by_seed: dict[int, float] = {}
     for other in evaluations:
-        alike = (other.subject.architecture, other.subject.epochs, other.subject.machine) == place
-        if alike and other.subject.objective == "undefended" and other.subject.hours:
-            hours_by_seed.setdefault(training_seed(other), other.subject.hours)
+        hours = other.subject.hours if other.subject.objective == "undefended" else None
+        if hours and _circumstances(other) == place:
+            hours_by_seed.setdefault(training_seed(other), hours)
     if not hours_by_seed:
         return None
     return subject.hours / hours_by_seed.get(training_seed(evaluation), next(iter(hours_by_seed.values())))
+
+
+def _circumstances(evaluation: Evaluation) -> tuple[str, int | None, str]:
+    """What hours depend on. A run that did not write down its machine was likely examined where it was trained."""
+    subject = evaluation.subject
+    return subject.architecture, subject.epochs, subject.machine or evaluation.origin.machine
 
 
 def _check_same_data(first: Evaluation, other: Evaluation) -> None:

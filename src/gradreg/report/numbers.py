@@ -70,9 +70,13 @@ def significant(value: float) -> str:
 
 
 def radius_name(radius: float) -> str:
-    """8/255 for what is one, else the number itself."""
-    steps = radius * 255
-    return f"{round(steps)}/255" if radius < 0.2 and abs(steps - round(steps)) < 1e-6 else f"{radius:g}"
+    """8/255 for what is one, 8.5/255 for what is easier to read so, else the number itself."""
+    parts, number = 255 * radius, f"{radius:g}"
+    if radius < 0.2 and abs(parts - round(parts)) < 1e-6:
+        return f"{round(parts)}/255"
+    # 0.1 is 25.5/255, and nobody calls it that.
+    tenths = radius < 0.2 and abs(parts - round(parts, 1)) < 1e-6 and len(number) > len("0.075")
+    return f"{parts:.1f}/255" if tenths else number
 
 
 def images(counts: Iterable[int]) -> str:
