@@ -10,7 +10,8 @@ from gradreg.cli import main
 from gradreg.errors import ConfigError, DataError
 from gradreg.report.dials import dials, draw_dials, panels, tick_labels
 from gradreg.report.filling import fill
-from gradreg.report.runs import Run, cost, differences, middle, read, runs_table
+from gradreg.report.runs import Run, cost, middle, read, runs_table
+from gradreg.report.settings import differences
 from gradreg.training.directory import RunDirectory
 
 GRADIENT = {"name": "gradient", "threat": "linf", "eps": 8 / 255, "h": 7 / 255, "lazy": 1}
@@ -53,7 +54,7 @@ def test_a_run_is_told_by_how_it_differs_from_the_middle(sweep: list[Path]) -> N
     runs = runs_of(sweep)[::-1]
     base = middle(runs)
     assert base.name == "middle", "whatever the order"
-    told = {run.name: differences(run, base) for run in runs}
+    told = {run.name: differences(run.settings, base.settings) for run in runs}
     assert told["middle"] == {}
     assert told["h12"] == {"objective.h": 12 / 255}, "how many workers load images is not how a run was trained"
     assert told["relu"] == {"model.activation": "relu"}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradreg.errors import DataError
 from gradreg.report.canvas import COLOURS, GUIDE, in_percent, new_figure
-from gradreg.report.runs import Run, cost, differences, middle, setting, short
+from gradreg.report.runs import Run, cost, middle
+from gradreg.report.settings import differences, setting, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ def dials(runs: Sequence[Run]) -> list[Dial]:
     base = middle(runs)
     turned: dict[str, list[Run]] = {}
     for run in runs:
-        found = differences(run, base)
+        found = differences(run.settings, base.settings)
         if len(found) == 1:
             turned.setdefault(next(iter(found)), []).append(run)
     if not turned:

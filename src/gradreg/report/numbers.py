@@ -22,14 +22,25 @@ def clean_error(evaluation: Evaluation) -> Cell:
     """Over the whole test set if it was run through, else over the images that were attacked."""
     from gradreg.smoothing.intervals import clopper_pearson
 
-    errors, n = _clean(evaluation)
+    errors, n = clean_errors(evaluation)
     return _written(Share(errors / n, *clopper_pearson(errors, n), n), "")
 
 
 def clean_share(evaluation: Evaluation) -> float:
     """The same, as a number."""
-    errors, n = _clean(evaluation)
+    errors, n = clean_errors(evaluation)
     return errors / n
+
+
+def clean_errors(evaluation: Evaluation) -> tuple[int, int]:
+    """Images that are misclassified, and of how many: of the whole test set if it was run through."""
+    if evaluation.clean is not None:
+        return evaluation.clean
+    wrong = evaluation.wrong
+    if evaluation.settings.topk > 1 and evaluation.threats:
+        # Whether the class is among the first k the attacks know: to what is misclassified the distance is 0.
+        wrong = next(iter(evaluation.threats.values())).attacked.distance == 0
+    return int(wrong.sum()), len(evaluation)
 
 
 def mean(values: Tensor, missing: str) -> Cell:
@@ -95,16 +106,6 @@ def within(values: Tensor, radius: float) -> Tensor:
 def below(values: Tensor, radius: float) -> Tensor:
     """values < radius, in the precision of the values."""
     return values < torch.tensor(radius, dtype=values.dtype)
-
-
-def _clean(evaluation: Evaluation) -> tuple[int, int]:
-    if evaluation.clean is not None:
-        return evaluation.clean
-    wrong = evaluation.wrong
-    if evaluation.settings.topk > 1 and evaluation.threats:
-        # Whether the class is among the first k the attacks know: to what is misclassified the distance is 0.
-        wrong = next(iter(evaluation.threats.values())).attacked.distance == 0
-    return int(wrong.sum()), len(evaluation)
 
 
 def _written(found: Share, note: str) -> Cell:

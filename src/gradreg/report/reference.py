@@ -6,12 +6,16 @@ from statistics import mean
 from torch import Tensor
 
 from gradreg.evaluation.record import Evaluation, Examined
-from gradreg.evaluation.shares import share_of
 from gradreg.norms import ThreatName
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, clean_share, images, number, radius_name, significant, word
+from gradreg.report.numbers import THREAT_SIGNS, clean_errors, images, number, radius_name, significant, word
 from gradreg.report.seeds import Trained, by_recipe, training_seed
+from gradreg.report.settings import flat, nearest_recipe, told
+from gradreg.smoothing.intervals import clopper_pearson
+
+Counted = tuple[int, int]
+"""How many images are right, and of how many."""
 
 
 def reference(evaluations: Sequence[Evaluation], threat: ThreatName, radius: float) -> Table:
@@ -25,8 +29,10 @@ def reference(evaluations: Sequence[Evaluation], threat: ThreatName, radius: flo
         f"Recipes against {where}",
         f"Accuracy on clean images, and on images moved by at most {where}, over {images(map(len, found))}. The "
         "figures are what the attacks left standing: stronger ones can only lower them. Below a figure: its 95 % "
-        "interval for the choice of images, or the range over the seeds.",
+        "interval for the choice of n images, which takes the mean over seeds for a single network's accuracy, and the "
+        "range over the seeds. Below a recipe: what was turned in it.",
         (
+            Column("recipe", "Of ours the one that differs least, and what was turned in it."),
             Column("clean accuracy", "Over the whole test set if it was run through.", "high"),
             Column("robust accuracy", "Images that our attacks did not break within the radius.", "high"),
             Column("by AutoAttack", "Images that the reference AutoAttack did not break at the radius.", "high"),
@@ -47,10 +53,11 @@ def _row(trained: Trained, among: Sequence[Evaluation], threat: ThreatName, radi
     return Row(
         trained.name,
         (
-            _over_seeds(trained, lambda evaluation: (1 - clean_share(evaluation), "")),
-            _over_seeds(trained, lambda evaluation: _right(evaluation.threats[threat].robust(radius))),
-            _over_seeds(trained, lambda evaluation: _right(_by_autoattack(evaluation.threats[threat], radius))),
-            _over_seeds(trained, lambda evaluation: _right(_by_all(evaluation.threats[threat], radius))),
+            _recipe(each[0]),
+            _over_seeds(trained, _clean),
+            _over_seeds(trained, lambda evaluation: _counted(evaluation.threats[threat].robust(radius))),
+            _over_seeds(trained, lambda evaluation: _counted(_by_autoattack(evaluation.threats[threat], radius))),
+            _over_seeds(trained, lambda evaluation: _counted(_by_all(evaluation.threats[threat], radius))),
             _mean(hours),
             _mean(ratios, "×"),
             word(", ".join(map(str, trained.seeds))),
@@ -70,25 +77,40 @@ def _by_all(examined: Examined, radius: float) -> Tensor | None:
     return None if _by_autoattack(examined, radius) is None else examined.worst_case(radius)
 
 
-def _right(robust: Tensor | None) -> tuple[float, str] | None:
-    if robust is None:
-        return None
-    share = share_of(robust)
-    return share.value, f"{100 * share.low:.1f}–{100 * share.high:.1f} %"
+def _recipe(evaluation: Evaluation) -> Cell:
+    """The recipe of ours that it was trained by or nearly so, with what was turned in it."""
+    found = nearest_recipe(flat(evaluation.subject.recipe or {}))
+    return NOTHING if found is None else Cell(found[0], None, told(found[1]))
 
 
-def _over_seeds(trained: Trained, figure: Callable[[Evaluation], tuple[float, str] | None]) -> Cell:
-    """One seed's figure with its interval, or the mean of several with their range; if some lack it, whose it is."""
+def _clean(evaluation: Evaluation) -> Counted:
+    errors, n = clean_errors(evaluation)
+    return n - errors, n
+
+
+def _counted(robust: Tensor | None) -> Counted | None:
+    return None if robust is None else (int(robust.sum()), len(robust))
+
+
+def _over_seeds(trained: Trained, figure: Callable[[Evaluation], Counted | None]) -> Cell:
+    """One seed's share with its interval, or the mean of several and their range; if some lack it, whose it is."""
     found = [(training_seed(evaluation), figure(evaluation)) for evaluation in trained.evaluations]
-    known = [(seed, *pair) for seed, pair in found if pair is not None]
+    known = [(seed, *counted) for seed, counted in found if counted is not None]
     if not known:
         return NOTHING
-    values = [value for _, value, _ in known]
-    low, high = (f"{100 * bound:.1f}" for bound in (min(values), max(values)))
-    note = f"{low}–{high} %, {len(values)} seeds" if len(values) > 1 else known[0][2]
+    shares, counts = [right / n for _, right, n in known], sorted({n for *_, n in known})
+    # Networks of several seeds are judged on the same images, whose choice their mean does little to even out.
+    low, high = clopper_pearson(round(mean(shares) * counts[0]), counts[0])
+    note = f"{_percent(low, high)}, n = {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"
+    if len(known) > 1:
+        note += f"; {_percent(min(shares), max(shares))} over {len(known)} seeds"
     if len(known) < len(found):
-        note += f"{', ' if note else ''}of seed {', '.join(str(seed) for seed, *_ in sorted(known))}"
-    return Cell(f"{100 * mean(values):.1f} %", mean(values), note)
+        note += f"; of seed {', '.join(str(seed) for seed, *_ in sorted(known))}"
+    return Cell(f"{100 * mean(shares):.1f} %", mean(shares), note)
+
+
+def _percent(low: float, high: float) -> str:
+    return f"{100 * low:.1f}–{100 * high:.1f} %"
 
 
 def _mean(values: Sequence[float], unit: str = "") -> Cell:

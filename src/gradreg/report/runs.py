@@ -11,21 +11,18 @@ from typing import Any
 
 from gradreg.errors import DataError
 from gradreg.report.layout import Cell, Column, Row, Table
-from gradreg.report.numbers import images, number, radius_name, word
+from gradreg.report.numbers import images, number, word
+from gradreg.report.settings import UNTOLD, Flat, differences, flat, told
 from gradreg.smoothing.intervals import clopper_pearson
-from gradreg.training.directory import CONFIG, MACHINE, RunDirectory
-
-_UNTOLD = "–"
-# Lengths in pixels, which read best as parts of 255.
-_PIXELS = ("eps", "h", "h_start", "step_size")
+from gradreg.training.directory import CONFIG, RunDirectory
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run by its settings, with dots for what is inside of what, and its epochs."""
+    """A run by its settings and its epochs."""
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Flat
     epochs: tuple[Mapping[str, Any], ...]
 
     @property
@@ -57,8 +54,7 @@ def read(folder: Path) -> Run:
     settings, epochs = run.config(), run.metrics()
     if not epochs:
         raise DataError(f"{folder} holds a run without a finished epoch (metrics.jsonl): there is nothing to compare.")
-    told = {key: value for key, value in _flat(settings).items() if key not in MACHINE}
-    return Run(folder.resolve().name, told, tuple(epochs))
+    return Run(folder.resolve().name, flat(settings), tuple(epochs))
 
 
 def middle(runs: Sequence[Run]) -> Run:
@@ -69,19 +65,7 @@ def middle(runs: Sequence[Run]) -> Run:
     kinds = [run.settings.get("objective.name") for run in runs]
     commonest = max(kinds, key=kinds.count)
     candidates = [run for run, kind in zip(runs, kinds, strict=True) if kind == commonest]
-    return min(candidates, key=lambda run: sum(len(differences(other, run)) for other in runs))
-
-
-def differences(run: Run, base: Run) -> dict[str, Any]:
-    """The settings that a run has otherwise than the base; of another kind of objective, its kind says it all."""
-    keys = dict.fromkeys((*base.settings, *run.settings))
-    found = {key: run.settings.get(key) for key in keys if run.settings.get(key) != base.settings.get(key)}
-    other_kinds = [key.removesuffix("name") for key in found if key.endswith(".name")]
-    return {
-        key: value
-        for key, value in found.items()
-        if not any(key.startswith(kind) and key != f"{kind}name" for kind in other_kinds)
-    }
+    return min(candidates, key=lambda run: sum(len(differences(other.settings, run.settings)) for other in runs))
 
 
 def runs_table(runs: Sequence[Run]) -> Table:
@@ -109,7 +93,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
             *commit,
         ),
         tuple(
-            Row(run.name, (*_figures(run, runs, base), *(word(run.commits or _UNTOLD) for _ in commit))) for run in runs
+            Row(run.name, (*_figures(run, runs, base), *(word(run.commits or UNTOLD) for _ in commit))) for run in runs
         ),
     )
 
@@ -123,20 +107,10 @@ def cost(run: Run, among: Sequence[Run]) -> float | None:
     return None
 
 
-def setting(key: str, value: Any) -> str:
-    """A value as a recipe would have it, with lengths as parts of 255 where they are."""
-    if value is None:
-        return _UNTOLD
-    if isinstance(value, float):
-        return radius_name(value) if key.rpartition(".")[2] in _PIXELS else f"{value:g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _figures(run: Run, among: Sequence[Run], base: Run) -> tuple[Cell, ...]:
-    told = ", ".join(f"{short(key)} {setting(key, value)}" for key, value in differences(run, base).items())
     best = run.best
     return (
-        word(told or "nothing"),
+        word(told(differences(run.settings, base.settings)) or "nothing"),
         _share(best, "clean", "held_out"),
         _share(best, "probe", "probed"),
         _share(run.epochs[-1], "probe", "probed"),
@@ -147,25 +121,13 @@ def _figures(run: Run, among: Sequence[Run], base: Run) -> tuple[Cell, ...]:
     )
 
 
-def short(key: str) -> str:
-    """As "objective.h" is h, "objective.name" is objective, and "probe.eps" stays, since there is another eps."""
-    return key.removesuffix(".name").removeprefix("objective.")
-
-
 def _share(row: Mapping[str, Any], key: str, of: str) -> Cell:
     value, n = row.get(key), int(row[of])
     if value is None:
-        return Cell(_UNTOLD, None)
+        return Cell(UNTOLD, None)
     low, high = clopper_pearson(round(value * n), n)
     return Cell(f"{100 * value:.1f} %", float(value), f"{100 * low:.1f}–{100 * high:.1f} %")
 
 
 def _network(run: Run) -> tuple[Any, ...]:
     return tuple(run.settings.get(key) for key in ("model.name", "data", "channels_last", "compile"))
-
-
-def _flat(table: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{within}{key}.") if isinstance(value, Mapping) else {f"{within}{key}": value}
-    return flat
