@@ -16,6 +16,7 @@ from torch.testing import assert_close
 
 from gradreg import ModelError, regularized_loss
 from gradreg.passes import Pass
+from gradreg.training.processes import leave
 
 
 def net() -> nn.Sequential:
@@ -144,7 +145,8 @@ def _worker(rank: int, folder: str, finish: str) -> None:
         out = regularized_loss(parallel, x[half].double(), y[half], **how)
         out.backward() if finish == "result" else out.loss.backward()
         save_file(dict(enumerate_names(gradients(model))), f"{folder}/{number}-{rank}.safetensors")
-    dist.destroy_process_group()
+    del parallel, out
+    leave()
 
 
 def enumerate_names(tensors: list[Tensor]) -> Iterator[tuple[str, Tensor]]:

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from toy_autoattack import install
 
 from gradreg.evaluation import confirming, load
+from gradreg.training.processes import leave
 
 SETTINGS: dict[str, Any] = {
     "regularity": "local",
@@ -39,7 +40,7 @@ def worker(rank: int, folder: str) -> None:
     assert (confirmed.forwards, confirmed.backwards) == (once_more.forwards, once_more.backwards) == (1.0, 1.0)
     few = quick(None, **(SETTINGS | {"images": 1}))
     assert len(few) == 1
-    dist.destroy_process_group()
+    leave()
 
 
 def test_two_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from torch.multiprocessing.spawn import start_processes
 from torch.testing import assert_close
 
 from gradreg.training.joint_norm import joint_statistics
+from gradreg.training.processes import leave
 
 FIRST = 5
 """Images of twelve that the first process has: the shares need not be equal."""
@@ -65,7 +66,7 @@ def worker(rank: int, folder: str) -> None:
     torch.save(found, f"{folder}/found-{rank}.pt")
     for name in OBJECTIVES:
         run(Path(folder) / f"two-{name}", name, network=normalising, sync_bn=True, ema=0.9)
-    dist.destroy_process_group()
+    leave()
 
 
 @pytest.fixture(scope="module")

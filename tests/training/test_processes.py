@@ -24,7 +24,7 @@ from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
 from gradreg.training import Probe, Settings, fit
 from gradreg.training.monitors import Reading, examine
-from gradreg.training.processes import Processes
+from gradreg.training.processes import Processes, leave
 from gradreg.training.sources import FolderOptions, Loaders, Source, loaders
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def worker(rank: int, folder: str) -> None:
     (Path(folder) / f"reading-{rank}.json").write_text(json.dumps(asdict(reading)))
     with pytest.raises(ConfigError, match="batch_size is 15, which 2 processes with accumulate = 1"):
         run(Path(folder) / "uneven", "undefended", batch_size=15)
-    dist.destroy_process_group()
+    leave()
 
 
 def oblong_images(root: Path) -> None:

@@ -81,10 +81,18 @@ def joined(device: str = "auto") -> Iterator[Processes]:
     try:
         yield Processes(dist.get_rank(), world, chosen)
     finally:
-        # DDP lies in a cycle and holds the group. If the group lived on, so would gloo's threads, and one that lets go
-        # of a tensor while the interpreter ends aborts a process whose work is done (pytorch issue 190489).
-        gc.collect()
-        dist.destroy_process_group()
+        leave()
+
+
+def leave() -> None:
+    """End the group of processes, after all that was trained in it has gone out of reach.
+
+    DDP lies in a cycle and holds the group. If it outlived this, the group would end with it: while the interpreter
+    ends, where gloo's thread aborts a process whose work is done (pytorch issue 190489), or with the interpreter's lock
+    held, for which that thread then waits and DDP for the thread.
+    """
+    gc.collect()
+    dist.destroy_process_group()
 
 
 def _device(name: str) -> torch.device:
