@@ -22,6 +22,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bench import contenders
+from bench.contenders import Setting
+from bench.peers import Lengths, Outcome, PeerAttack
 from gradreg.attacks import boundary, carlini_wagner, suite
-from gradreg.bench import contenders
-from gradreg.bench.contenders import Setting
-from gradreg.bench.peers import Lengths, Outcome, PeerAttack
 
 TINY = Lengths(rounds=2, cw=4, boundary=10, steps=4)
 

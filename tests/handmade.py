@@ -16,9 +16,9 @@ from gradreg.evaluation.record import (
     Origin,
     Settings,
     Smoothed,
-    Subject,
     TestSet,
 )
+from gradreg.runs.subject import Subject
 
 INF = float("inf")
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from bench import measure
+from bench.training import SHAPES, table, training_costs
 from gradreg import ConfigError, build, regularized_loss
-from gradreg.bench import measure
-from gradreg.bench.training import SHAPES, table, training_costs
 from gradreg.losses import cross_entropy
 
 

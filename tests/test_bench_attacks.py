@@ -14,13 +14,13 @@ from rich.console import Console
 from torch import nn
 
 from attack_peers import TINY, dark, fake_foolbox, first_pixel, linear, moved, outcome, setting, shorten
-from gradreg.bench import attacks_command, peers
-from gradreg.bench.attacks import Equal, Group, RadiusRow, Row, quantile, ratios
-from gradreg.bench.attacks_command import Options, bench_attacks, chosen
-from gradreg.bench.attacks_report import Report
-from gradreg.bench.parts import Work, measure_group
-from gradreg.bench.peers import Outcome, run_peer
-from gradreg.cli import main
+from bench import attacks_command, peers
+from bench.__main__ import main
+from bench.attacks import Equal, Group, RadiusRow, Row, quantile, ratios
+from bench.attacks_command import Options, bench_attacks, chosen
+from bench.attacks_report import Report
+from bench.parts import Work, measure_group
+from bench.peers import Outcome, run_peer
 from gradreg.data import Images
 from gradreg.errors import ModelError
 
@@ -179,7 +179,7 @@ def test_the_whole_command_without_peers(tmp_path: Path, monkeypatch: pytest.Mon
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Before the work, not after."""
     with pytest.raises(SystemExit) as stop:
-        main(["bench", "attacks", *arguments])
+        main(["attacks", *arguments])
     assert stop.value.code == 2
     told = capsys.readouterr().err
     assert said in told

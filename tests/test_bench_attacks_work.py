@@ -13,11 +13,11 @@ from rich.console import Console
 from torch import nn
 
 from attack_peers import TINY, dark, fake_foolbox, first_pixel, outcome, setting, shorten
-from gradreg.bench import attacks_command, parts
-from gradreg.bench.attacks import Group
-from gradreg.bench.attacks_command import Options, bench_attacks
-from gradreg.bench.parts import Work, joined, measure_group
-from gradreg.bench.peers import Outcome
+from bench import attacks_command, parts
+from bench.attacks import Group
+from bench.attacks_command import Options, bench_attacks
+from bench.parts import Work, joined, measure_group
+from bench.peers import Outcome
 from gradreg.cli import main
 from gradreg.errors import ConfigError
 

@@ -16,16 +16,16 @@ from PIL import Image
 from rich.console import Console
 from torch import Tensor, nn
 
-from gradreg.bench import certify, certify_command
-from gradreg.bench.certify import Cost, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
-from gradreg.bench.certify_work import Work
-from gradreg.bench.clever import compare_clever
+from bench import certify, certify_command
+from bench.__main__ import main
+from bench.certify import Cost, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
+from bench.certify_work import Work
+from bench.clever import compare_clever
+from bench.digits import fresh_model
 from gradreg.bounds import Regularity, estimate_regularity
-from gradreg.cli import main
 from gradreg.data import Images, load
-from gradreg.digits import fresh_model
 from gradreg.errors import ConfigError, DataError
-from gradreg.training.directory import RunDirectory
+from gradreg.runs.directory import RunDirectory
 
 
 def silent(name: str) -> "Told":
@@ -335,7 +335,7 @@ def test_runs_and_data_must_go_together(tmp_path: Path, small_command: certify_c
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Before ten minutes of work, not after."""
     with pytest.raises(SystemExit) as stop:
-        main(["bench", "certify", *arguments])
+        main(["certify", *arguments])
     assert stop.value.code == 2
     told = capsys.readouterr().err
     assert said in told

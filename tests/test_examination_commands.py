@@ -8,10 +8,10 @@ import pytest
 from safetensors.torch import save_model
 from torch import nn
 
+from bench.digits import trained
 from gradreg.cli import main
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
-from gradreg.digits import trained
 
 DATA = ["--data", "mnist5k"]
 NAMED = ["--architecture", "small", "--set", "mean=0.13", "--set", "std=0.31", *DATA]

@@ -12,10 +12,10 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.bounds import Regularity
+from gradreg.cli.inspect import carry_out, chosen
 from gradreg.data import DataSet, Images
 from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.inspection import Inspection, draw, inspect_image
-from gradreg.inspection.command import carry_out, chosen
 from gradreg.inspection.figure import figure, magnification, summary
 from gradreg.norms import ThreatName, threat
 

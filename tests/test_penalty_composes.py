@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing import assert_close
 
 from gradreg import ModelError, regularized_loss
-from gradreg.passes import Pass
-from gradreg.training.processes import leave
+from gradreg.penalty.passes import Pass
+from gradreg.processes import leave
 
 
 def net() -> nn.Sequential:

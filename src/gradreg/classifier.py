@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import torch
 from torch import Tensor, nn
 
 from gradreg.errors import ConfigError, DataError, ModelError
-from gradreg.norms import at_least_single
-from gradreg.passes import Criterion, Model
+from gradreg.fingerprints import model_key
+from gradreg.penalty.passes import Criterion, Model
+from gradreg.precision import at_least_single
 
 # How far from 1, in units of rounding, a row may sum and still be taken for probabilities.
 _ROUNDING = 32
@@ -123,6 +125,15 @@ class Classifier(nn.Module):
                 f"Labels run from {int(y.min())} to {int(y.max())}, but the model has classes 0 to {classes - 1}."
             )
         return logits
+
+    def fingerprint(self, x: Tensor) -> str:
+        """What its answers depend on: box, normalisation, layers, weights; of a bare function, its answers to `x`."""
+        around = repr((self.box, self._mean, self._std))
+        if isinstance(self.model, nn.Module):
+            return model_key(self.model, around)
+        with torch.no_grad():
+            answers = repr(self(x).argmax(1).tolist())
+        return blake2b((around + answers).encode(), digest_size=16).hexdigest()
 
     def _check_mode(self) -> None:
         modules = self.model.modules() if isinstance(self.model, nn.Module) else ()

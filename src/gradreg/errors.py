@@ -19,3 +19,19 @@ class DataError(GradregError):
 
 class PrecisionError(GradregError):
     """Arithmetic too coarse for the asked finite difference."""
+
+
+class RunError(GradregError):
+    """A run directory that is in the way, missing, damaged or that cannot be written to."""
+
+
+class TrainingFailed(GradregError):  # noqa: N818
+    """Training that went wrong in a way that is recognised: it says how, where and what helps."""
+
+
+class Interrupted(Exception):  # noqa: N818
+    """A signal ended the run after it was saved; no mistake of anybody's."""
+
+    def __init__(self, sentence: str, signal: int) -> None:
+        super().__init__(sentence)
+        self.signal = signal

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradreg.errors import ConfigError
-from gradreg.norms import at_least_single
+from gradreg.precision import at_least_single
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError
+from gradreg.precision import at_least_single
 
 ThreatName = Literal["l1", "l2", "linf"]
 Radius = float | Tensor
@@ -32,15 +33,12 @@ def per_image(values: Radius, like: Tensor) -> Tensor:
     return values.reshape(-1, *[1] * (like.ndim - 1))
 
 
-def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """The precision to reduce in: squares and sums of 3,072 half-precision pixels overflow or vanish."""
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-
-
 class Threat(ABC):
     """A norm ‖v‖ for perturbations, its dual ‖g‖_* = max ⟨g, v⟩ over ‖v‖ ≤ 1 for gradients, and its ball."""
 
     name: ThreatName
+    symbol: str
+    """As it is written in tables: l∞."""
 
     @abstractmethod
     def norm(self, v: Tensor) -> Tensor:
@@ -74,6 +72,7 @@ class L2(Threat):
     """Euclidean distance, its own dual."""
 
     name = "l2"
+    symbol = "l2"
 
     def norm(self, v: Tensor) -> Tensor:
         scale, unit = _scaled(v)
@@ -104,6 +103,7 @@ class Linf(Threat):
     """The largest change of a pixel; dual to the sum of absolute gradients."""
 
     name = "linf"
+    symbol = "l∞"
 
     def norm(self, v: Tensor) -> Tensor:
         return v.abs().amax(_pixels(v)).to(at_least_single(v.dtype))
@@ -134,6 +134,7 @@ class L1(Threat):
     """The sum of all changes; dual to the largest gradient entry, so the steepest direction is a single pixel."""
 
     name = "l1"
+    symbol = "l1"
 
     def norm(self, v: Tensor) -> Tensor:
         return _sum_of_absolutes(v)

@@ -8,9 +8,9 @@ from attack_models import Linear, images, linear_model, small_network
 from torch import Tensor, nn
 
 from gradreg.attacks import AttackResult, Pool, apgd, attack, search, square
-from gradreg.attacks.streams import Streams
 from gradreg.attacks.suite import ATTACKS, SuiteName
 from gradreg.norms import ThreatName
+from gradreg.randomness import Streams
 
 MARGIN_BASED = ("deepfool", "ddn", "fmn", "apgd", "carlini_wagner", "logbarrier", "boundary")
 SHORT: dict[str, dict[str, Any]] = {

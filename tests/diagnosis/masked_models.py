@@ -5,9 +5,9 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from bench.digits import EPS, trained
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
-from gradreg.digits import EPS, trained
 
 # The small digits network is slow, so the disguises are put on a perceptron; it is as easily masked.
 RADIUS = 0.1

@@ -13,8 +13,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
-from gradreg.diagnosis import Flag, command, diagnose, verdict
-from gradreg.diagnosis.command import carry_out, status
+from gradreg.cli import diagnose as command
+from gradreg.cli.diagnose import carry_out, status
+from gradreg.diagnosis import Flag, diagnose, verdict
 from gradreg.diagnosis.flags import make
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 

@@ -13,9 +13,10 @@ from rich.console import Console
 from safetensors.torch import save_model
 
 import gradreg.diagnosis
+from gradreg.cli import evaluate as command
 from gradreg.diagnosis import Flag
 from gradreg.errors import ConfigError
-from gradreg.evaluation import command, load
+from gradreg.evaluation import load
 from gradreg.models import build
 
 MODULE = "from torch import nn\ndef net(classes): return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))\n"

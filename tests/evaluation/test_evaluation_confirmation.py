@@ -15,9 +15,10 @@ from rich.console import Console
 from torch import Tensor, nn
 from toy_autoattack import install
 
+from gradreg.cli import evaluate as command
 from gradreg.data import Images
 from gradreg.errors import ConfigError
-from gradreg.evaluation import command, confirming, load
+from gradreg.evaluation import confirming, load
 from gradreg.evaluation.telling import Teller
 from gradreg.smoothing.intervals import clopper_pearson
 from handmade import confirmation, confirmed, handmade

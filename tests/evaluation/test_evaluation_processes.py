@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from toy_autoattack import install
 
 from gradreg.evaluation import confirming, load
-from gradreg.training.processes import leave
+from gradreg.processes import leave
 
 SETTINGS: dict[str, Any] = {
     "regularity": "local",

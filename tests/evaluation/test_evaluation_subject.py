@@ -11,13 +11,14 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
+from gradreg.config import tables
 from gradreg.data import Images, load
 from gradreg.errors import GradregError
-from gradreg.evaluation.subject import open_subject
 from gradreg.models import build
 from gradreg.provenance import processor
-from gradreg.training import Config, fit, tables, train
-from gradreg.training import load as load_run
+from gradreg.runs import load as load_run
+from gradreg.runs.opening import open_subject
+from gradreg.training import Config, fit, train
 
 RECIPE: dict[str, Any] = {
     "data": "mnist5k",

@@ -10,16 +10,16 @@ import torch
 from tiny_networks import logits, tiny_evaluation, tiny_run
 
 import gradreg
-from gradreg import networks
 from gradreg.cli import main
 from gradreg.data import Images
 from gradreg.data import load as load_data
 from gradreg.errors import GradregError, ModelError
 from gradreg.evaluation.record import Evaluation
-from gradreg.evaluation.subject import open_subject
-from gradreg.networks import folder, names
-from gradreg.networks.shipping import ship
-from gradreg.training.directory import RunDirectory
+from gradreg.report.cards.shipping import ship
+from gradreg.runs import networks
+from gradreg.runs.directory import RunDirectory
+from gradreg.runs.networks import folder, names
+from gradreg.runs.opening import open_subject
 
 REAL = networks.home()
 
@@ -46,7 +46,7 @@ def shelf(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def installed(shelf: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(networks, "home", lambda: shelf)
-    monkeypatch.setattr("gradreg.networks.listing.home", lambda: shelf)
+    monkeypatch.setattr("gradreg.runs.listing.home", lambda: shelf)
     monkeypatch.chdir(tmp_path)
     return shelf
 
@@ -163,7 +163,7 @@ def test_a_shipped_network_is_shipped_again_with_new_figures(
 
 
 def test_without_any_the_listing_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gradreg.networks.listing.names", lambda: ())
+    monkeypatch.setattr("gradreg.runs.listing.names", lambda: ())
     main(["networks"])
     assert "`gradreg ship` makes one of a run" in capsys.readouterr().out
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,14 @@ from gradreg.diagnosis.flags import Flag
 from gradreg.errors import GradregError
 from gradreg.evaluation import Evaluation
 from gradreg.evaluation import load as load_evaluation
-from gradreg.networks import FILES
-from gradreg.networks.figures import Remarks, entries, figures
-from gradreg.networks.objective import in_words
-from gradreg.networks.shipping import portable, ship
 from gradreg.objectives import OBJECTIVES, Gradient, Noise
 from gradreg.provenance import processor
-from gradreg.training import load
-from gradreg.training.checkpoints import read
+from gradreg.report.cards.figures import Remarks, entries, figures
+from gradreg.report.cards.objective import in_words
+from gradreg.report.cards.shipping import portable, ship
+from gradreg.runs import load
+from gradreg.runs.checkpoints import read
+from gradreg.runs.networks import FILES
 from handmade import confirmation, confirmed, handmade
 
 ROOT = Path(__file__).parents[2]
@@ -210,7 +211,11 @@ def test_what_else_is_refused(run: Path, evaluation: Path, tmp_path: Path, monke
     refused("are not those of the evaluation", run, tmp_path / "mislabelled", shelf)
     replace(record, settings=replace(record.settings, topk=5)).save(tmp_path / "top5")
     refused("counts the first 5 answers", run, tmp_path / "top5", shelf)
-    monkeypatch.setattr("gradreg.networks.shipping.home", lambda: tmp_path / "site-packages" / "gradreg" / "networks")
+    monkeypatch.setattr(
+        import_module("gradreg.report.cards.shipping"),
+        "home",
+        lambda: tmp_path / "site-packages" / "gradreg" / "networks",
+    )
     with pytest.raises(GradregError, match="not installed from a checkout"):
         ship(run, "digits", evaluation)
 

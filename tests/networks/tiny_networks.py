@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradreg.config import tables
 from gradreg.data import Images, load
 from gradreg.evaluation import Evaluation, evaluate
-from gradreg.evaluation.subject import open_subject
-from gradreg.training import Config, tables, train
+from gradreg.runs.opening import open_subject
+from gradreg.training import Config, train
 
 RECIPE: dict[str, Any] = {
     "data": "mnist5k",

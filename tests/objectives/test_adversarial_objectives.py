@@ -16,7 +16,7 @@ from gradreg.norms import threat
 from gradreg.objectives import Adversarial, Draws, Moment, NoisyStep, Objective, RandomStartStep, Trades
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.objectives.trades import divergence
-from gradreg.passes import Calls
+from gradreg.penalty.passes import Calls
 
 EPS = 0.05
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from gradreg.config.tables import plain
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
 from gradreg.objectives import (
@@ -26,7 +27,6 @@ from gradreg.objectives import (
 )
 from gradreg.objectives.base import smoothed_cross_entropy
 from gradreg.penalty import regularized_loss
-from gradreg.training.tables import plain
 
 ALL: dict[str, Objective] = {
     "undefended": Undefended(),

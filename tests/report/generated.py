@@ -16,10 +16,10 @@ from gradreg.evaluation.record import (
     Origin,
     Settings,
     Smoothed,
-    Subject,
     TestSet,
 )
 from gradreg.norms import ThreatName
+from gradreg.runs.subject import Subject
 
 CLASSES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 # name, objective, clean error, median l2 distance, hours

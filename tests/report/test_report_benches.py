@@ -1,13 +1,13 @@
-"""Tables from the file of `gradreg bench attacks`, on made-up rows."""
+"""Tables from the file of `python -m bench attacks`, on made-up rows."""
 
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from gradreg.bench.attacks import Equal, RadiusRow, Row
-from gradreg.bench.attacks_report import Report
-from gradreg.bench.record import write_json
+from bench.attacks import Equal, RadiusRow, Row
+from bench.attacks_report import Report
+from bench.record import write_json
 from gradreg.errors import DataError
 from gradreg.report.benches import attacks_table, read
 from gradreg.report.filling import fill, filled
@@ -63,10 +63,10 @@ def test_a_page_is_filled_from_the_file(file: Path) -> None:
     [
         (
             "attacks sideways from found.json",
-            "'sideways' is no table of `gradreg bench attacks`: there are distances l2",
+            "'sideways' is no table of `python -m bench attacks`: there are distances l2",
         ),
-        ("attacks radius from page.md", "no file of `gradreg bench attacks --json`"),
-        ("attacks radius from nowhere.json", "no file of `gradreg bench attacks --json`"),
+        ("attacks radius from page.md", "no file of `python -m bench attacks --json`"),
+        ("attacks radius from nowhere.json", "no file of `python -m bench attacks --json`"),
     ],
 )
 def test_a_mark_that_cannot_be_followed_is_explained(file: Path, mark: str, message: str) -> None:

@@ -1,6 +1,6 @@
 """What AutoAttack says, as a table, in words and as a command; nothing of it where it was not run."""
 
-from gradreg.evaluation.command import radii
+from gradreg.cli.evaluate import radii
 from gradreg.evaluation.record import Evaluation
 from gradreg.report import making
 from gradreg.report.page import render

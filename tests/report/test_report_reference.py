@@ -8,17 +8,17 @@ import pytest
 import torch
 from rich.console import Console
 
+from gradreg.config.tables import plain as table_of
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.recipes import config
 from gradreg.report.command import fill_page
 from gradreg.report.compare import cost_ratio
 from gradreg.report.filling import fill, filled
 from gradreg.report.reference import reference
 from gradreg.report.seeds import by_recipe
 from gradreg.report.settings import flat, nearest_recipe, told
+from gradreg.runs.recipes import config
 from gradreg.smoothing.intervals import clopper_pearson
-from gradreg.training.tables import plain as table_of
 from handmade import handmade, renamed
 
 

@@ -12,7 +12,7 @@ from gradreg.report.dials import dials, draw_dials, panels, tick_labels
 from gradreg.report.filling import fill
 from gradreg.report.runs import Run, cost, middle, read, runs_table
 from gradreg.report.settings import differences
-from gradreg.training.directory import RunDirectory
+from gradreg.runs.directory import RunDirectory
 
 GRADIENT = {"name": "gradient", "threat": "linf", "eps": 8 / 255, "h": 7 / 255, "lazy": 1}
 

@@ -80,7 +80,8 @@ def test_cohens_procedure_is_cohens(half: Half) -> None:
     certain = SIGMA * norm.ppf(beta.ppf(0.001, 10_000, 1))
     assert float(found.radius[3]) == pytest.approx(certain, rel=1e-9)
     assert bool((found.radius <= distance).all())
-    assert_close(found.radius[1:3], distance[1:3].double(), atol=0.03, rtol=0)
+    # The limit is 3.1 standard deviations of the hits below them: 0.02 at a distance of 0.5, with a deviation of 0.007.
+    assert_close(found.radius[1:3], distance[1:3].double(), atol=0.042, rtol=0)
     rounded = certify(_unboxed(model), images, sigma=SIGMA, method="cohen", n=10_000, radii=[0.0, 0.125, 0.25])
     assert rounded.radius.tolist() == [0.0, 0.125, 0.25, 0.25]
     assert torch.equal(rounded.prediction, found.prediction)
@@ -204,7 +205,8 @@ def test_top_k_certificates_of_known_probabilities() -> None:
 def test_accuracy_average_radius_and_sweep(half: Half) -> None:
     images = torch.cat([half.images_at(one, 1) for one in (0.05, 0.15, 0.35, -0.35)])
     y = torch.tensor([1, 1, 1, 1])
-    found = certify(half, images, sigma=SIGMA, radii=[0.0, 0.1, 0.25])
+    # Enough samples to pick the class of the nearest image, which is right under 58 % of the noise only.
+    found = certify(half, images, sigma=SIGMA, radii=[0.0, 0.1, 0.25], n0=1000)
     rows = certified_accuracy(found, y, [0.0, 0.1, 0.25, 0.5])
     assert [row.accuracy for row in rows] == [0.75, 0.5, 0.25, 0.0]
     assert all(row.low <= row.accuracy <= row.high and row.n == 4 for row in rows)

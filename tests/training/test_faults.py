@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from gradreg import storage
 from gradreg.objectives import Moment, Outcome, Undefended
+from gradreg.runs.checkpoints import Generations, State, read, write
+from gradreg.runs.directory import RunDirectory
 from gradreg.training import RunError, TrainingFailed
-from gradreg.training.checkpoints import Generations, State, read, write
-from gradreg.training.directory import RunDirectory
 from gradreg.training.monitors import Reading
 from gradreg.training.step import Learner
 from gradreg.training.watch import newest_is_best, trouble

@@ -13,13 +13,14 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
 from gradreg.data import DataSet
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, RunError
 from gradreg.objectives import Adversarial, Gradient, Objective, Undefended
+from gradreg.processes import Processes
 from gradreg.provenance import commit, processor
-from gradreg.training import RunError, load
-from gradreg.training.config import Settings
-from gradreg.training.optimizers import SGD, Muon, Optimizers
-from gradreg.training.processes import Processes
+from gradreg.runs import load
+from gradreg.runs.optimizers import SGD, Muon
+from gradreg.runs.settings import Settings
+from gradreg.training.optimizers import Optimizers
 from gradreg.training.step import Learner
 
 ALONE = Processes(0, 1, torch.device("cpu"))

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import start_processes
 from torch.testing import assert_close
 
+from gradreg.processes import leave
 from gradreg.training.joint_norm import joint_statistics
-from gradreg.training.processes import leave
 
 FIRST = 5
 """Images of twelve that the first process has: the shares need not be equal."""

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gradreg.training.config import Probe
+from gradreg.processes import Processes
+from gradreg.runs.settings import Probe
 from gradreg.training.monitors import examine
-from gradreg.training.processes import Processes
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 

@@ -22,9 +22,9 @@ from torch.testing import assert_close
 from gradreg.data import ImageFolder, load
 from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
+from gradreg.processes import Processes, leave
 from gradreg.training import Probe, Settings, fit
 from gradreg.training.monitors import Reading, examine
-from gradreg.training.processes import Processes, leave
 from gradreg.training.sources import FolderOptions, Loaders, Source, loaders
 
 OBJECTIVES: dict[str, dict[str, Any]] = {

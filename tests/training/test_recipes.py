@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from gradreg import recipes
 from gradreg.models import build
-from gradreg.training.fitting import complete
-from gradreg.training.processes import Processes
-from gradreg.training.sources import Shape
+from gradreg.models.registry import complete
+from gradreg.processes import Processes
+from gradreg.runs import recipes
 from gradreg.training.step import Learner
 
 ALONE = Processes(0, 1, torch.device("cpu"))
@@ -17,7 +16,7 @@ ALONE = Processes(0, 1, torch.device("cpu"))
 def test_a_step_of_every_recipe(name: str) -> None:
     config = recipes.config(name)
     grey = "mnist" in name
-    options = complete(config.model, Shape(10, 1 if grey else 3))
+    options = complete(config.model, 10, 1 if grey else 3)
     model = build(options.pop("name"), **options)
     x = torch.rand(4, 1, 28, 28) if grey else torch.rand(4, 3, 16, 16)
     learner = Learner(model, config, ALONE)

@@ -14,8 +14,8 @@ from tiny import digits, in_a_process, network, run_or_continue, same_weights, t
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradreg.errors import ConfigError
+from gradreg.runs.directory import RunDirectory
 from gradreg.training import Interrupted, RunError
-from gradreg.training.directory import RunDirectory
 from gradreg.training.step import Learner
 
 

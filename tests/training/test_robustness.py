@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradreg import recipes
 from gradreg.data import load as load_data
 from gradreg.losses import cross_entropy
 from gradreg.norms import per_image, threat
-from gradreg.passes import Calls
-from gradreg.training import load, train
+from gradreg.penalty.passes import Calls
+from gradreg.runs import load, recipes
+from gradreg.training import train
 
 IMAGES, ROUNDS, STEPS, FARTHEST = 200, 9, 20, 6.0
 

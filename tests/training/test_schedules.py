@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradreg.training.schedules import Constant, Linear, OneCycle, Piecewise
+from gradreg.runs.schedules import Constant, Linear, OneCycle, Piecewise
 
 
 def test_the_papers_cifar_rates_change_exactly_at_their_epochs() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from gradreg import recipes
+from gradreg.config import tables, toml
 from gradreg.errors import ConfigError
 from gradreg.objectives import Adversarial, Gradient, Noise, Undefended
-from gradreg.training import tables, toml
-from gradreg.training.config import Config, Phase, Probe
-from gradreg.training.optimizers import SGD, AdamW
-from gradreg.training.schedules import Linear, OneCycle
+from gradreg.runs import recipes
+from gradreg.runs.optimizers import SGD, AdamW
+from gradreg.runs.schedules import Linear, OneCycle
+from gradreg.runs.settings import Config, Phase, Probe
 
 SMALLEST: dict[str, Any] = {"data": "mnist5k", "model": {"name": "small"}}
 

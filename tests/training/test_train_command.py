@@ -12,8 +12,9 @@ from tiny import weights
 
 import gradreg
 from gradreg.cli import main
-from gradreg.training import Interrupted, command
-from gradreg.training.checkpoints import Generations
+from gradreg.cli import train as command
+from gradreg.runs.checkpoints import Generations
+from gradreg.training import Interrupted
 
 QUICK = ["--set", "epochs=2", "--set", "held_out=3900", "--set", "probe.images=10", "--set", "batch_size=25"]
 

@@ -12,7 +12,7 @@ from gradreg.errors import ConfigError
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
-from gradreg.passes import Model, RandomState
+from gradreg.penalty.passes import Model, RandomState
 
 _NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
 

@@ -16,9 +16,10 @@ from gradreg.attacks.search import Finished, Search
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.losses import margin
-from gradreg.norms import Threat, ThreatName, at_least_single, per_image
+from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
+from gradreg.precision import at_least_single
 
 Progress = Callable[[int, int], None]
 # How far a model's two answers to the same images may be apart, relative to its logits; cuDNN stays far below it.

@@ -9,11 +9,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gradreg.attacks.streams import Streams
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
 from gradreg.losses import margin, soft_margin
-from gradreg.norms import Threat, at_least_single, per_image
+from gradreg.norms import Threat, per_image
+from gradreg.precision import at_least_single
+from gradreg.randomness import Streams
 
 Loss = Callable[..., Tensor]
 

@@ -21,11 +21,11 @@ from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.run import Attack, Progress, Setup, Step, examine
 from gradreg.attacks.square import square
-from gradreg.attacks.streams import Streams
 from gradreg.errors import ConfigError
+from gradreg.fingerprints import images_key
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
 
 SuiteName = Literal["standard", "paper", "quick"]
 
@@ -67,7 +67,7 @@ def attack(
         begin = None if start is None else start[rows]
         return examine(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
 
-    same = (plan, norm.name, eps, topk, seed, budget, quantize, int(Streams(0, x, y).keys.sum()))
+    same = (plan, norm.name, eps, topk, seed, budget, quantize, images_key(x, y))
     return _resumed(Path(resume), {"examination": repr(same)}, x, part, setup)
 
 

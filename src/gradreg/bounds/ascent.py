@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradreg.bounds.streams import torch_generator
 from gradreg.classifier import Classifier
 from gradreg.norms import Threat, per_image
-from gradreg.passes import Criterion
+from gradreg.penalty.passes import Criterion
+from gradreg.randomness import generator
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ class Surroundings:
 def random_directions(around: Surroundings, keys: list[int], seed: int, purpose: str) -> Tensor:
     """A point of the unit ball for each image, from the image's own stream."""
     x, threat = around.x, around.threat
-    draws = [
-        threat.sample(x[row : row + 1].cpu(), 1.0, torch_generator(key, seed, purpose)) for row, key in enumerate(keys)
-    ]
+    draws = [threat.sample(x[row : row + 1].cpu(), 1.0, generator(purpose, seed, key)) for row, key in enumerate(keys)]
     return torch.cat(draws).to(x.device)
 
 

@@ -14,13 +14,14 @@ from torch import Tensor
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.estimate import REACH
 from gradreg.bounds.extremes import fit_lmoments
-from gradreg.bounds.streams import content_keys, torch_generator
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
+from gradreg.fingerprints import image_keys
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
+from gradreg.randomness import generator
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def clever(
             "and 1 sample."
         )
     check(classifier, x, y)
-    keys = content_keys(x).tolist()
+    keys = image_keys(x).tolist()
     maxima = torch.zeros(len(x) * blocks, device=x.device, dtype=torch.float64)
     for part in batches(len(maxima), max(1, batch_size // samples)):
         jobs = range(len(maxima))[part]
@@ -71,7 +72,7 @@ def clever(
                 geometry.sample(
                     x.new_empty((samples, *x.shape[1:]), device="cpu"),
                     radius,
-                    torch_generator(keys[job // blocks], seed, f"clever/{job % blocks}"),
+                    generator("clever", seed, keys[job // blocks], job % blocks),
                 )
                 for job in jobs
             ]

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.lanczos import largest_eigenvalue
-from gradreg.bounds.streams import content_keys, stream
 from gradreg.classifier import Classifier
+from gradreg.fingerprints import image_keys
 from gradreg.losses import soft_margin
-from gradreg.norms import at_least_single
 from gradreg.norms import threat as threat_named
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
+from gradreg.precision import at_least_single
+from gradreg.randomness import stream
 
 # Not twice differentiable: their Hessian is zero almost everywhere and misses the kinks, which is where ω comes from.
 _KINKED = (
@@ -73,13 +74,13 @@ def curvature(
     classifier = Classifier.of(model)
     _refuse_kinks(classifier)
     check(classifier, x, y)
-    keys = content_keys(x).tolist()
+    keys = image_keys(x).tolist()
     threat = threat_named("l2")
     parts = []
     for part in batches(len(x), batch_size):
         margin, gradient, product = _second_order(classifier, x[part], y[part], sharpness)
         start = torch.stack(
-            [torch.from_numpy(stream(key, seed, "lanczos").standard_normal(x[0].numel())) for key in keys[part]]
+            [torch.from_numpy(stream("lanczos", seed, key).standard_normal(x[0].numel())) for key in keys[part]]
         ).to(gradient.device, gradient.dtype)
         found = largest_eigenvalue(product, start, steps=steps, tolerance=tolerance)
         parts.append((found.value, found.residual, found.converged, margin, threat.dual_norm(gradient)))

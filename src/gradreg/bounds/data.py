@@ -10,7 +10,7 @@ from torch import Tensor
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import margin, probability_margin
-from gradreg.passes import Criterion
+from gradreg.penalty.passes import Criterion
 
 Scores = Literal["probabilities", "logits"]
 Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]

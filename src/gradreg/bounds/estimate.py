@@ -17,12 +17,12 @@ from gradreg.bounds.data import Data, Scores, batches, check, gather, listed, ma
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.extremes import ExtremeValue, FitMethod, block_maxima, extreme_value
 from gradreg.bounds.regularity import Regularity
-from gradreg.bounds.streams import content_keys
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
+from gradreg.fingerprints import image_keys
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
-from gradreg.passes import Criterion, Model
+from gradreg.penalty.passes import Criterion, Model
 
 Method = Literal["paper", "ascent", "local"]
 
@@ -74,7 +74,7 @@ def estimate_regularity(
     radii = _grid(eps, geometry)
     x, y = gather(data, None if method == "local" else limit)
     classes = check(classifier, x, y)
-    keys = content_keys(x)
+    keys = image_keys(x)
     if method != "local":
         labels = len(set(y.tolist()))
         if labels <= 2 < classes:

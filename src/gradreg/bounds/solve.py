@@ -12,12 +12,12 @@ from torch import Tensor
 from gradreg.bounds.data import batches, check, margin_loss
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.regularity import Regularity
-from gradreg.bounds.streams import content_keys
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
+from gradreg.fingerprints import image_keys
 from gradreg.norms import ThreatName
 from gradreg.norms import threat as threat_named
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
 
 Envelope = Literal["step", "linear"]
 
@@ -144,7 +144,7 @@ def _compare_images(x: Tensor, regularity: Regularity) -> tuple[str, ...]:
     """Local estimates must be of these images, global ones must not."""
     if len(regularity.keys) == 0:
         return ()
-    keys = content_keys(x)
+    keys = image_keys(x)
     if regularity.per_image:
         if not torch.equal(keys, regularity.keys):
             raise DataError(

@@ -6,7 +6,6 @@ from typing import Annotated, Protocol
 import tyro
 from tyro.conf import subcommand
 
-from gradreg.cli.bench import Bench
 from gradreg.cli.demo import Demo
 from gradreg.cli.examination import Diagnose, Evaluate, Inspect, Report
 from gradreg.cli.networks import Networks, Ship
@@ -26,7 +25,6 @@ Command = (
     | Annotated[Report, subcommand("report")]
     | Annotated[Networks, subcommand("networks")]
     | Annotated[Ship, subcommand("ship")]
-    | Annotated[Bench, subcommand("bench")]
 )
 
 
@@ -40,6 +38,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
     given = _with_show(sys.argv[1:] if arguments is None else arguments)
     command: Subcommand = tyro.cli(Command, prog="gradreg", args=given, description=_ABOUT)
+    run(command)
+
+
+def run(command: Subcommand) -> None:
+    """Carry out a command, with a user's mistake as one sentence."""
     try:
         command.run()
     except GradregError as mistake:

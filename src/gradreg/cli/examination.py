@@ -77,7 +77,7 @@ class Evaluate(OfModel):
     def run(self) -> None:
         from rich.console import Console
 
-        from gradreg.evaluation.command import carry_out
+        from gradreg.cli.evaluate import carry_out
 
         status = carry_out(
             self.model,
@@ -117,7 +117,7 @@ class Diagnose(OfModel):
     def run(self) -> None:
         from rich.console import Console
 
-        from gradreg.diagnosis.command import diagnose_named
+        from gradreg.cli.diagnose import diagnose_named
 
         status = diagnose_named(
             self.model,
@@ -156,7 +156,7 @@ class Inspect(OfModel):
     def run(self) -> None:
         from rich.console import Console
 
-        from gradreg.inspection.command import inspect_named
+        from gradreg.cli.inspect import inspect_named
 
         status = inspect_named(
             self.image,

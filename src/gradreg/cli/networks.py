@@ -16,8 +16,8 @@ class Networks:
     """The network whose card to show."""
 
     def run(self) -> None:
-        from gradreg import networks
-        from gradreg.networks.listing import listing
+        from gradreg.runs import networks
+        from gradreg.runs.listing import listing
 
         sys.stdout.write(listing() if self.name is None else networks.card(self.name))
 
@@ -50,8 +50,8 @@ class Ship:
     """Where data sets lie; they are only looked at if the evaluation's .state was deleted."""
 
     def run(self) -> None:
-        from gradreg.networks.figures import Remarks
-        from gradreg.networks.shipping import ship
+        from gradreg.report.cards.figures import Remarks
+        from gradreg.report.cards.shipping import ship
 
         remarks = Remarks(self.note, self.trained_on, self.authors, self.link, self.venue)
         made = ship(

@@ -101,7 +101,7 @@ class Train:
     def run(self) -> None:
         from rich.console import Console
 
-        from gradreg.training.command import carry_out
+        from gradreg.cli.train import carry_out
 
         sys.exit(carry_out(self.recipe, self.run_dir, self.set, self.resume, self.data_dir, Console()))
 
@@ -114,7 +114,7 @@ class Recipes:
     """The recipe to show."""
 
     def run(self) -> None:
-        from gradreg import recipes
+        from gradreg.runs import recipes
 
         if self.name is not None:
             sys.stdout.write(recipes.text(self.name))

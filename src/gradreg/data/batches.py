@@ -14,8 +14,9 @@ from gradreg.data.augment import Spec, per_image, pipeline
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.folder import ImageFolder
 from gradreg.data.images import Images, floats
-from gradreg.data.order import Epochs, Order, generator
+from gradreg.data.order import Epochs, Order
 from gradreg.errors import ConfigError, DataError
+from gradreg.randomness import generator
 
 
 class Batches(Epochs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,12 +10,7 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError, DataError
-
-
-def generator(stream: str, *key: int) -> torch.Generator:
-    """A private generator for one purpose at one place in a run, so that any place can be reached without replay."""
-    digest = hashlib.blake2b(repr((stream, key)).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+from gradreg.randomness import generator
 
 
 def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """Is this robustness real? Tests for masked gradients and misused models, as data."""
 
-from gradreg.diagnosis.diagnose import diagnose
-from gradreg.diagnosis.flags import Flag, Verdict, is_proven_bug, verdict
+import lazy_loader
 
-__all__ = ["Flag", "Verdict", "diagnose", "is_proven_bug", "verdict"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

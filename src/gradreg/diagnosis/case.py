@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.run import Attack
-from gradreg.attacks.streams import Streams
 from gradreg.classifier import Classifier
 from gradreg.losses import margin
 from gradreg.norms import Threat
-from gradreg.passes import Criterion
+from gradreg.penalty.passes import Criterion
+from gradreg.randomness import Streams
 
 # The attacks' own draws are salted by their place in a plan, 0, 1, …: ours are elsewhere.
 _SALT = 7919

@@ -19,7 +19,7 @@ from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
-from gradreg.passes import Model, RandomState
+from gradreg.penalty.passes import Model, RandomState
 from gradreg.smoothing import Certificates
 
 # Radii that papers report; only a choice, and too small for digits, whose models are defended for more.

@@ -9,7 +9,8 @@ from torch import Tensor
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.flags import Flag, graded, make
 from gradreg.losses import cross_entropy, probability_margin
-from gradreg.norms import at_least_single, per_image
+from gradreg.norms import per_image
+from gradreg.precision import at_least_single
 
 DIRECTIONS = 8
 # A finite difference reaches this share of ε to either side, but moves no pixel by more than this share of the box.

@@ -10,7 +10,7 @@ from gradreg.classifier import Classifier
 from gradreg.diagnosis.flags import Flag, graded, make
 from gradreg.errors import GradregError, ModelError
 from gradreg.losses import margin
-from gradreg.norms import at_least_single
+from gradreg.precision import at_least_single
 
 RUNS = 5
 # Relative to the largest logit; accelerators that add in another order each time stay far below it.

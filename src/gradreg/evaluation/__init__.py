@@ -1,7 +1,5 @@
 """Evaluation: a model and test images in, one record of all that was found out."""
 
-from gradreg.evaluation.files import load, save
-from gradreg.evaluation.record import Evaluation
-from gradreg.evaluation.runner import evaluate
+import lazy_loader
 
-__all__ = ["Evaluation", "evaluate", "load", "save"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

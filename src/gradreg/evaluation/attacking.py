@@ -11,7 +11,8 @@ from gradreg.attacks.suite import ATTACKS
 from gradreg.evaluation.record import Attacked, Gallery
 from gradreg.evaluation.work import Work
 from gradreg.losses import probability_margin
-from gradreg.norms import ThreatName, at_least_single
+from gradreg.norms import ThreatName
+from gradreg.precision import at_least_single
 
 # Images that the diagnosis looks at; their adversarial images are kept for it.
 KEPT = 128

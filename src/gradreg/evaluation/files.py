@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
+from gradreg.codec import Tensors, join, split
 from gradreg.errors import DataError
 from gradreg.evaluation import table
-from gradreg.evaluation.codec import Tensors, join, split
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.summary import summary
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import gather
-from gradreg.bounds.streams import content_keys, fingerprint
 from gradreg.data import DataSet, ImageFolder, Images
-from gradreg.data.order import generator
 from gradreg.errors import ConfigError, DataError
+from gradreg.fingerprints import images_key
+from gradreg.randomness import generator
 
 Pairs = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 Data = DataSet | Images | ImageFolder | Pairs
@@ -44,7 +44,7 @@ class Material:
 
     def key(self) -> str:
         """A fingerprint of the images, their labels and their places."""
-        return fingerprint([*content_keys(self.x).tolist(), *self.y.tolist(), *self.index.tolist()])
+        return images_key(self.x, self.y, self.index)
 
 
 def select(total: int, images: int, seed: int) -> Tensor:
@@ -89,7 +89,7 @@ def _calibration(data: Data, images: int, seed: int) -> Calibration:
         x, y = part.floats(index), part.labels[index]
     else:
         x, y = (values[:images] for values in _pairs(part))
-    return Calibration(fingerprint([*content_keys(x).tolist(), *y.tolist()]), lambda: (x, y))
+    return Calibration(images_key(x, y), lambda: (x, y))
 
 
 def _pairs(data: Pairs) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ that they cannot disagree.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from gradreg.bounds.validity import Violations, violations
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import ThreatName
+from gradreg.runs.subject import Subject
 
 # Radii at which robust error is quoted: those of the paper's tables and of the leaderboards.
 STANDARD_RADII: Mapping[ThreatName, tuple[float, ...]] = {
@@ -23,25 +23,6 @@ STANDARD_RADII: Mapping[ThreatName, tuple[float, ...]] = {
     "l2": (0.25, 0.5, 1.0),
     "l1": (4.0, 12.0),
 }
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The model that was evaluated, and what its training cost if that is known."""
-
-    name: str
-    source: str
-    """What the user pointed at: a run directory, a shipped network, a weights file, a name."""
-    architecture: str
-    parameters: int
-    objective: str | None = None
-    """One of "undefended", "gradient", "adversarial", …, for a run of ours."""
-    recipe: Mapping[str, Any] | None = None
-    """The run's whole config."""
-    epochs: int | None = None
-    hours: float | None = None
-    machine: str | None = None
-    """What the hours were spent on; None of a run that did not write it down."""
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from gradreg.errors import ModelError
 from gradreg.evaluation import attacking, bounding, certifying, confirming
 from gradreg.evaluation.files import save
 from gradreg.evaluation.material import Data, Material, gathered
-from gradreg.evaluation.network import check_fits, describe, device_of, weights_key
 from gradreg.evaluation.options import RADII, Options, radii_from, threats_from
 from gradreg.evaluation.origin import origin
-from gradreg.evaluation.record import Evaluation, Examined, Settings, Subject, TestSet
+from gradreg.evaluation.record import Evaluation, Examined, Settings, TestSet
 from gradreg.evaluation.state import State
 from gradreg.evaluation.telling import Teller
 from gradreg.evaluation.work import Work
 from gradreg.norms import ThreatName
-from gradreg.passes import Model
-from gradreg.training.processes import Processes, joined
+from gradreg.penalty.passes import Model
+from gradreg.processes import Processes, joined
+from gradreg.runs.subject import Subject, check_fits, describe, device_of
 
 CALIBRATION_IMAGES = 640
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def _evaluate(
 ) -> Evaluation:
     classes = check_fits(classifier, material.x, material.name, len(material.classes) if material.classes else None)
     about = {
-        "weights": weights_key(classifier, material.x[: options.batch_size]),
+        "weights": classifier.fingerprint(material.x[: options.batch_size]),
         "images": material.key(),
         "calibration images": material.calibration.key if material.calibration else "",
         "settings": options.key(),

@@ -7,11 +7,11 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from gradreg import storage
+from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError
-from gradreg.evaluation.codec import join, split
 from gradreg.evaluation.files import FACTS, dumps
 from gradreg.evaluation.record import Origin
-from gradreg.training.directory import RunDirectory
+from gradreg.runs.directory import RunDirectory
 
 T = TypeVar("T")
 

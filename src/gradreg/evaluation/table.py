@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.evaluation.codec import Tensors
+from gradreg.codec import Tensors
 
 Column = Tensor | tuple[str, ...] | None
 """Numbers, words, or nothing where an examination was refused."""

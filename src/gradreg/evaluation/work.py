@@ -10,7 +10,7 @@ from gradreg.evaluation.material import Material
 from gradreg.evaluation.options import Options
 from gradreg.evaluation.state import State
 from gradreg.evaluation.telling import Teller
-from gradreg.training.processes import Processes
+from gradreg.processes import Processes
 
 
 @dataclass(frozen=True)

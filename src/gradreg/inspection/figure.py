@@ -1,13 +1,16 @@
 """How an inspection is drawn, with matplotlib's objects and none of its global state, and told in words."""
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from gradreg.errors import ConfigError
 from gradreg.inspection.image import Inspection, Nearest
-from gradreg.norms import ThreatName
+from gradreg.norms import threat as named_threat
+from gradreg.storage import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +21,13 @@ _WIDTH, _ROW, _HEADER, _TEXT_LINE = 7.6, 1.62, 0.46, 0.185
 _EMPIRICAL, _HEURISTIC, _PROBABILISTIC = "#333333", "#b04a00", "#00618f"
 
 
-def sign(threat: ThreatName) -> str:
-    """The norm as it is written."""
-    return "l∞" if threat == "linf" else threat
+def draw(inspection: Inspection, path: str | Path) -> None:
+    """The inspection as a PNG file: a row for each attack under what is known of the image."""
+    path = Path(path)
+    if path.suffix.lower() != ".png":
+        raise ConfigError(f"{path} is to be a picture: give it a name that ends in .png.")
+    with replacing(path) as aside:
+        figure(inspection).savefig(aside, format="png", dpi=150)
 
 
 def summary(inspection: Inspection) -> tuple[str, str, str]:
@@ -29,7 +36,7 @@ def summary(inspection: Inspection) -> tuple[str, str, str]:
 
 
 def _empirical(found: Inspection) -> str:
-    norm = sign(found.threat)
+    norm = named_threat(found.threat).symbol
     if found.nearest == 0:
         return f"Found: nothing to look for, since the image is taken for {found.classes[found.prediction]} as it is."
     if found.nearest == math.inf:
@@ -42,9 +49,10 @@ def _heuristic(found: Inspection) -> str:
     if found.bound is None:
         return f"Heuristic bounds: none. {found.refusal}"
     reached = ", the end of its grid" if bool(found.bound.censored) else ""
+    norm = named_threat(found.threat).symbol
     return (
-        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than {sign(found.threat)} "
-        f"{float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
+        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than "
+        f"{norm} {float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
     )
 
 
@@ -120,7 +128,7 @@ def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> Non
             0.03, 0.04, f"×{factor:g}", transform=panels[2].transAxes, fontsize=8, color="black",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
         )  # fmt: skip
-        said = f"{sign(inspection.threat)} {one.distance:.4g}\ntaken for {name}"
+        said = f"{named_threat(inspection.threat).symbol} {one.distance:.4g}\ntaken for {name}"
     else:
         said = f"taken for {name}\nas it is" if one.distance == 0 else "no adversarial image\nfound"
         for axes in panels[1:3]:

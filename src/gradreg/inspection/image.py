@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,9 +15,8 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.losses import probability_margin
 from gradreg.norms import ThreatName
 from gradreg.norms import threat as named_threat
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
 from gradreg.smoothing import Certificates, certify
-from gradreg.storage import replacing
 
 # ω is looked for this far beyond the nearest adversarial image, on as many radii; farther out no bound can hold.
 _BEYOND, _RADII = 1.25, 40
@@ -157,14 +155,3 @@ def _bound(
         return bounds(classifier, image, label, regularity), ""
     except BoundsError as refused:
         return None, str(refused)
-
-
-def draw(inspection: Inspection, path: str | Path) -> None:
-    """The inspection as a PNG file: a row for each attack under what is known of the image."""
-    from gradreg.inspection.figure import figure
-
-    path = Path(path)
-    if path.suffix.lower() != ".png":
-        raise ConfigError(f"{path} is to be a picture: give it a name that ends in .png.")
-    with replacing(path) as aside:
-        figure(inspection).savefig(aside, format="png", dpi=150)

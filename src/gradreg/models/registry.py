@@ -9,7 +9,8 @@ All of them take [0, 1] pixels and give logits.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,20 +55,37 @@ def build(name: str, *, classes: int, **options: Any) -> nn.Module:
     whole_number("classes", classes, least=2)
     if "channels" in options:
         whole_number("channels", options["channels"], least=1)
-    options = {"classes": classes, **options}
+    with _function(name) as function:
+        return _call(name, function, {"classes": classes, **options})
+
+
+def complete(model: Mapping[str, Any], classes: int, channels: int) -> dict[str, Any]:
+    """A model's table, as in a recipe, with the number of classes, and of channels where its function takes one."""
+    given = {**model}
+    given.setdefault("classes", classes)
+    with _function(str(given["name"])) as function:
+        if "channels" in inspect.signature(function).parameters:
+            given.setdefault("channels", channels)
+    return given
+
+
+@contextmanager
+def _function(name: str) -> Iterator[Callable[..., object]]:
+    """What makes the model of that name."""
     prefix, colon, rest = name.partition(":")
     if prefix in LIBRARIES and colon:
         if not rest:
             raise ModelError(f"Model {name!r} lacks the name of a model of {prefix}, as in '{prefix}:resnet50'.")
-        return _call(name, partial(LIBRARIES[prefix], rest), options)
-    if colon:
+        yield partial(LIBRARIES[prefix], rest)
+    elif colon:
         with user_function(name) as function:
-            return _call(name, function, options)
-    if name not in MODELS:
+            yield function
+    elif name in MODELS:
+        yield MODELS[name].function
+    else:
         raise unknown(
             "model", name, [*MODELS, *(f"{library}:NAME" for library in LIBRARIES), "package.module:function"]
         )
-    return _call(name, MODELS[name].function, options)
 
 
 def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -> nn.Module:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, require, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
-from gradreg.passes import BatchNormMode, Calls, check_batch_norm_mode
+from gradreg.penalty.passes import BatchNormMode, Calls, check_batch_norm_mode
 
 
 @dataclass(frozen=True)

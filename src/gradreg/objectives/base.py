@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gradreg.data.order import generator
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
-from gradreg.norms import at_least_single
-from gradreg.passes import Criterion
+from gradreg.penalty.passes import Criterion
+from gradreg.precision import at_least_single
+from gradreg.randomness import generator
 
 Sampler = Callable[[Tensor, torch.Generator], Tensor]
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from gradreg.norms import Radius, Threat, per_image
-from gradreg.passes import Calls, RandomState
+from gradreg.penalty.passes import Calls, RandomState
 
 
 def ascend(

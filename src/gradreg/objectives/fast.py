@@ -8,7 +8,7 @@ from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
 from gradreg.objectives.base import Moment, Outcome, without_wrapper
 from gradreg.objectives.crafting import ascend, single_step
-from gradreg.passes import BatchNormMode, Calls
+from gradreg.penalty.passes import BatchNormMode, Calls
 
 
 @dataclass(frozen=True)

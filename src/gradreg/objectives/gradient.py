@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from gradreg.norms import ThreatName
 from gradreg.objectives.base import Moment, Outcome, require
-from gradreg.passes import AutocastMode, BatchNormMode
 from gradreg.penalty import regularized_loss
-from gradreg.penalty_options import Method, Scale, default_step
+from gradreg.penalty.options import Method, Scale, default_step
+from gradreg.penalty.passes import AutocastMode, BatchNormMode
 
 
 @dataclass(frozen=True)

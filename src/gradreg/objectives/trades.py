@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradreg.norms import ThreatName, at_least_single, threat
+from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
 from gradreg.objectives.base import Moment, Outcome, require, without_wrapper
 from gradreg.objectives.crafting import ascend
-from gradreg.passes import BatchNormMode, Calls
+from gradreg.penalty.passes import BatchNormMode, Calls
+from gradreg.precision import at_least_single
 
 # At the image itself the divergence is 0 and so is its gradient: ascent has to start beside it.
 START = 1e-3

@@ -1,49 +1,5 @@
-"""Reports: tables, figures and the page, from evaluations and nothing else.
+"""Reports: tables, charts and the page, from evaluation records and nothing else."""
 
-`gradreg.report` is this package and, called, the function `report` in it.
-"""
+import lazy_loader
 
-import os
-import sys
-from collections.abc import Iterable
-from pathlib import Path
-from types import ModuleType
-
-from gradreg.evaluation.files import load
-from gradreg.evaluation.record import Evaluation
-
-Given = str | os.PathLike[str] | Evaluation
-
-
-def report(
-    evaluations: Given | Iterable[Given],
-    output: str | os.PathLike[str] = "report.html",
-    *,
-    paper: bool = False,
-    figures: str | os.PathLike[str] | None = None,
-) -> Path:
-    """Write a report on evaluations, or on the folders they were saved to, side by side; its path.
-
-    The ending of `output` names the format: .html, .md, .tex, .csv or .json. With `paper`, the paper's own figures
-    stand beside; `figures` is a folder to draw to.
-    """
-    from gradreg.report import command
-
-    path = Path(output)
-    format = command.format_of(path)
-    given = [evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else list(evaluations)
-    found = [one if isinstance(one, Evaluation) else load(one) for one in given]
-    command.write(path, command.text(found, format, paper))
-    if figures is not None:
-        from gradreg.report.figures import draw
-
-        draw(found, Path(figures))
-    return path
-
-
-class _Report(ModuleType):
-    # Importing the package makes `gradreg.report` its name, which would hide the function of that name from users.
-    __call__ = staticmethod(report)
-
-
-sys.modules[__name__].__class__ = _Report
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""What `gradreg bench attacks --json FILE` found, as tables for a page of prose."""
+"""What `python -m bench attacks --json FILE` found, as tables for a page of prose."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ def read(path: Path) -> Found:
         return {key: found[key] for key in ("options", "machine", "peers", "rows", "radius_rows", "equal", "targets")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} is no file of `gradreg bench attacks --json` ({type(error).__name__}: {error}): name one."
+            f"{path} is no file of `python -m bench attacks --json` ({type(error).__name__}: {error}): name one."
         ) from error
 
 
@@ -36,7 +36,7 @@ def attacks_table(kind: Sequence[str], found: Found) -> Table:
             return _equal(found)
         case ["targets"]:
             return _targets(found)
-    raise DataError(f"{' '.join(kind)!r} is no table of `gradreg bench attacks`: there are {', '.join(KINDS)}.")
+    raise DataError(f"{' '.join(kind)!r} is no table of `python -m bench attacks`: there are {', '.join(KINDS)}.")
 
 
 def _distances(found: Found, threat: str) -> Table:

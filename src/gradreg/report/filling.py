@@ -7,7 +7,7 @@
 After "gradreg:" stands the key of a table of the report, with "quoted" behind it if the paper's own rows are to stand
 below ours, "reference" with a threat and a radius, or "paired" or "contrast" with a threat and radii; after "from" the
 evaluations, as paths relative to the page's checkout (the nearest folder above it that holds a pyproject.toml). The
-table "runs" is made from run directories instead, "attacks", with which of its tables, from a file of `gradreg bench
+table "runs" is made from run directories instead, "attacks", with which of its tables, from a file of `python -m bench
 attacks --json`.
 """
 
@@ -15,10 +15,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradreg.config.fractions import fraction
 from gradreg.errors import DataError
 from gradreg.evaluation.files import FACTS, load
 from gradreg.evaluation.record import Evaluation
-from gradreg.fractions import fraction
 from gradreg.report import benches
 from gradreg.report.contrast import contrast
 from gradreg.report.formats import rows_only
@@ -27,8 +27,8 @@ from gradreg.report.paired import pairs
 from gradreg.report.reference import reference
 from gradreg.report.runs import read, runs_table
 from gradreg.report.tables import tables
+from gradreg.runs.directory import CONFIG
 from gradreg.storage import replacing
-from gradreg.training.directory import CONFIG
 
 _BLOCK = re.compile(r"(<!-- gradreg: (?!end)(.+?) from (.+?) -->\n).*?(<!-- gradreg: end -->)", re.DOTALL)
 

@@ -194,7 +194,7 @@ def _exact(radius: float) -> str:
 
 
 def _recipe(evaluation: Evaluation) -> str:
-    from gradreg.training.toml import dumps
+    from gradreg.config.toml import dumps
 
     return dumps(evaluation.subject.recipe) if evaluation.subject.recipe else ""
 

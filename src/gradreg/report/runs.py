@@ -13,8 +13,8 @@ from gradreg.errors import DataError
 from gradreg.report.layout import Cell, Column, Row, Table
 from gradreg.report.numbers import images, number, word
 from gradreg.report.settings import UNTOLD, Flat, differences, flat, told
+from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.smoothing.intervals import clopper_pearson
-from gradreg.training.directory import CONFIG, RunDirectory
 
 
 @dataclass(frozen=True)

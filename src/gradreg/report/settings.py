@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from gradreg import recipes
+from gradreg.config import tables
 from gradreg.report.numbers import radius_name
-from gradreg.training import tables
-from gradreg.training.directory import MACHINE
+from gradreg.runs import recipes
+from gradreg.runs.directory import MACHINE
 
 Flat = Mapping[str, Any]
 """A training's settings, with dots for what is inside of what."""

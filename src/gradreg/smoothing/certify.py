@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradreg.bounds.streams import content_keys, fingerprint
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
-from gradreg.passes import Model
+from gradreg.fingerprints import image_keys, joint_key
+from gradreg.penalty.passes import Model
 from gradreg.smoothing import rules
 from gradreg.smoothing.certificates import Certificates, Settings, settings_from
 from gradreg.smoothing.sampling import Request, Sampler, Stage
@@ -80,7 +80,7 @@ def certify(
     classes = _check(classifier, x, labels, topk, batch_size, shard)
     grid = None if settings.radii is None else np.array(settings.radii)
     rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
-    keys = content_keys(x).tolist()
+    keys = image_keys(x).tolist()
     mine = range(shard[0], len(x), shard[1])
     tally = _Tally.load(state, settings, keys, mine) if state is not None and Path(state).exists() else None
     if tally is None:
@@ -122,7 +122,7 @@ class _Tally:
         guess = unknown.copy() if labels is None else labels.cpu().numpy()[index]
         zeros = (np.zeros(len(index), dtype=np.int64) for _ in range(3))
         stages, hits, done = zeros
-        return cls(settings, fingerprint(keys), index, guess, stages, hits, unknown, done)
+        return cls(settings, joint_key(keys), index, guess, stages, hits, unknown, done)
 
     def first(self, rule: rules.Rule) -> Iterator[Request]:
         """What is next for each image that is not finished."""
@@ -170,7 +170,7 @@ class _Tally:
         tensors, facts = read(path, "certification state")
         counts = (tensors[name].numpy() for name in ("index", "guess", "stages", "hits", "best", "done"))
         tally = cls(settings_from(facts["settings"]), str(facts["images"]), *counts)
-        same = tally.settings == settings and tally.images == fingerprint(keys) and np.array_equal(tally.index, mine)
+        same = tally.settings == settings and tally.images == joint_key(keys) and np.array_equal(tally.index, mine)
         if not same:
             raise ConfigError(
                 f"{path} is the state of another certification (other images or settings): use a new file."

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradreg.bounds.streams import stream
 from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
+from gradreg.randomness import stream
 
 Ints = NDArray[np.int64]
 
@@ -107,5 +107,5 @@ class Sampler:
 
     def _open(self, request: Request) -> Stage:
         image, number, samples = request
-        noise = stream(self.keys[image], self.seed, f"smoothing/{number}")
+        noise = stream("smoothing", self.seed, self.keys[image], number)
         return Stage(image, number, samples, noise, np.zeros(self.classes, dtype=np.int64))

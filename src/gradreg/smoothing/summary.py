@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError, DataError
-from gradreg.passes import Model
+from gradreg.penalty.passes import Model
 from gradreg.smoothing.certificates import Certificates
 from gradreg.smoothing.certify import certify
 from gradreg.smoothing.intervals import clopper_pearson

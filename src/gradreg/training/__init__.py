@@ -1,9 +1,8 @@
 """Training: a recipe or a Python call in, a run directory out."""
 
-from gradreg.training.config import Config, Phase, Probe, Settings
-from gradreg.training.errors import Interrupted, RunError, TrainingFailed
+from gradreg.errors import Interrupted, RunError, TrainingFailed
+from gradreg.runs.settings import Config, Phase, Probe, Settings
 from gradreg.training.fitting import Fitted, fit, train
-from gradreg.training.loading import load
 
 __all__ = [
     "Config",
@@ -15,6 +14,5 @@ __all__ = [
     "Settings",
     "TrainingFailed",
     "fit",
-    "load",
     "train",
 ]

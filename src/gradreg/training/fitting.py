@@ -11,23 +11,20 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, Interrupted
 from gradreg.models import build
+from gradreg.models.registry import complete
 from gradreg.objectives import Objective
-from gradreg.training import tables
-from gradreg.training.config import Config, Settings
+from gradreg.processes import Processes, joined
+from gradreg.runs.directory import RunDirectory
+from gradreg.runs.settings import Config, Settings
 from gradreg.training.determinism import deterministic
-from gradreg.training.directory import RunDirectory
-from gradreg.training.errors import Interrupted
 from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.loop import Trainer
-from gradreg.training.processes import Processes, joined
 from gradreg.training.reporting import Reporter
-from gradreg.training.sources import Batch, Loaders, Shape, Source, from_config, loaders, reseed
-
-# A model of one of these is told how many channels the images have; a user's own function may not want to know.
-TOLD_CHANNELS = ("small", "compact", "resnext34_2x32", "resnet50", "timm:")
+from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, reseed
 
 Data = DataSet | Images | ImageFolder | tuple[Iterable[Batch], Iterable[Batch]]
 
@@ -83,21 +80,12 @@ def train(
     """Carry out a recipe in the directory `run`, by one process or by as many as torchrun started."""
     with joined(config.device) as processes, _streams_kept(processes):
         source, shape = from_config(config, processes, str(data_dir) if data_dir else None)
-        model_table = complete(config.model, shape)
+        model_table = complete(config.model, shape.classes, shape.channels)
         reseed(config.seed)
         options = {key: value for key, value in model_table.items() if key != "name"}
         model = build(model_table["name"], **options).to(processes.device)
         table = tables.plain(replace(config, model=model_table))
         return _run(model, source, config, table, processes, run, resume, console)
-
-
-def complete(model: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """A model's table with the number of classes and channels that the images have."""
-    given = dict(model)
-    given.setdefault("classes", shape.classes)
-    if str(given["name"]).startswith(TOLD_CHANNELS):
-        given.setdefault("channels", shape.channels)
-    return given
 
 
 def _run(

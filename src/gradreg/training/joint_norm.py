@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradreg.norms import at_least_single
+from gradreg.precision import at_least_single
 
 
 @contextmanager

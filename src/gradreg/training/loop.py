@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradreg.errors import Interrupted, RunError, TrainingFailed
+from gradreg.processes import Processes
 from gradreg.provenance import commit, hardware
-from gradreg.training.checkpoints import State
-from gradreg.training.config import Settings
-from gradreg.training.directory import RunDirectory
-from gradreg.training.errors import Interrupted, RunError, TrainingFailed
+from gradreg.runs.checkpoints import State
+from gradreg.runs.directory import RunDirectory
+from gradreg.runs.settings import Settings
 from gradreg.training.monitors import Reading, examine
-from gradreg.training.processes import Processes
 from gradreg.training.reporting import Reporter
 from gradreg.training.signals import StopRequest, stop_requests
 from gradreg.training.sources import Source

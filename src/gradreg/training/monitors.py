@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from gradreg.data.order import generator
 from gradreg.losses import cross_entropy
 from gradreg.norms import threat
 from gradreg.objectives.crafting import ascend
-from gradreg.passes import Calls
 from gradreg.penalty import regularized_loss
-from gradreg.training.config import Probe
-from gradreg.training.processes import Processes
+from gradreg.penalty.passes import Calls
+from gradreg.processes import Processes
+from gradreg.randomness import generator
+from gradreg.runs.settings import Probe
 
 Batch = tuple[Tensor, Tensor, Tensor]
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
-from gradreg.data.order import Epochs, generator
+from gradreg.data.order import Epochs
 from gradreg.errors import ConfigError, DataError
-from gradreg.training.config import Config, Settings
-from gradreg.training.processes import Processes
+from gradreg.processes import Processes
+from gradreg.randomness import generator
+from gradreg.runs.settings import Config, Settings
 
 Batch = tuple[Tensor, Tensor]
 Numbered = tuple[Tensor, Tensor, Tensor]

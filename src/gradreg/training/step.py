@@ -11,10 +11,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradreg.errors import ConfigError
 from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
+from gradreg.processes import Processes
+from gradreg.runs.settings import Settings
 from gradreg.training.average import Average
-from gradreg.training.config import Settings
 from gradreg.training.optimizers import Optimizers
-from gradreg.training.processes import Processes
 from gradreg.training.sources import reseed
 
 

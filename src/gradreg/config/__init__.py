@@ -1,0 +1,1 @@
+"""Settings as text and as typed values: TOML, tables to dataclasses, and radii as people write them."""

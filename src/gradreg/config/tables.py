@@ -1,0 +1,130 @@
+"""Typed settings from plain tables, as TOML holds them, and back.
+
+A table becomes a frozen dataclass, field by field. Every mistake is one sentence with the full path of the setting, and
+an unknown key names the nearest known one. A field whose metadata names `kinds` holds one of several dataclasses; the
+table's `name` says which, and the name alone stands for that kind with its defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from gradreg.config.fractions import fraction
+from gradreg.errors import ConfigError
+
+T = TypeVar("T")
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
+    """`table` as a `cls`; `where` is the path of the table, with a dot at its end."""
+    known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
+    hints = get_type_hints(cls)
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"There is no setting {where + key!r}{nearest(key, known, where)}.")
+    for name, field in known.items():
+        if name not in table and field.default is MISSING and field.default_factory is MISSING:
+            raise ConfigError(f"The setting {where + name!r} is missing.")
+    return cls(**{key: _convert(value, hints[key], known[key], where + key) for key, value in table.items()})
+
+
+def plain(settings: Any) -> dict[str, Any]:
+    """The table that `build` would make these settings of; what is None is left out, as TOML has no word for it."""
+    return {
+        field.name: _plain(value, field)
+        for field in fields(settings)
+        if field.init and (value := getattr(settings, field.name)) is not None
+    }
+
+
+def nearest(name: str, known: Mapping[str, Any], where: str = "") -> str:
+    """The hint that ends a sentence about an unknown name."""
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" (did you mean {where + close[0]!r}?)" if close else f": there are {', '.join(known)}"
+
+
+def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
+    if "kinds" in field.metadata:
+        return _of_a_kind(value, field.metadata["kinds"](), where)
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if value is None and NoneType in parts:
+            return None
+        (hint,) = (part for part in parts if part is not NoneType)
+        return _convert(value, hint, field, where)
+    if origin is Literal:
+        if value not in parts:
+            raise ConfigError(f"{where} is {value!r}, but it is one of {', '.join(map(repr, parts))}.")
+        return value
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{where} is {value!r}, but it must be a list.")
+        kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
+        if len(kinds) != len(value):
+            raise ConfigError(f"{where} is {value!r}, but it must be a list of {len(kinds)}.")
+        pairs = enumerate(zip(value, kinds, strict=True))
+        return tuple(_convert(entry, kind, field, f"{where}[{i}]") for i, (entry, kind) in pairs)
+    if is_dataclass(hint):
+        return _table(value, hint, where)  # type: ignore[arg-type]
+    if hint in _WORDS:
+        return _scalar(value, hint, where)
+    if origin is not None and issubclass(origin, Mapping) and not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is {value!r}, but it must be a table such as {{ name = … }}.")
+    return value
+
+
+def _table(value: Any, cls: type[T], where: str) -> T:
+    if isinstance(value, cls):
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is {value!r}, but it must be a table with {_names(cls)}.")
+    return build(cls, value, f"{where}.")
+
+
+def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
+    if isinstance(value, str):
+        value = {"name": value}
+    if not isinstance(value, Mapping):
+        if callable(value) or type(value) in kinds.values():
+            return value  # made in Python
+        raise ConfigError(f"{where} is {value!r}, but it must be a table with a name: {', '.join(kinds)}.")
+    options = dict(value)
+    name = options.pop("name", None)
+    if name not in kinds:
+        raise ConfigError(f"{where}.name is {name!r}{nearest(str(name), kinds)}.")
+    return build(kinds[name], options, f"{where}.")
+
+
+def _scalar(value: Any, kind: type, where: str) -> Any:
+    if kind is float:
+        if isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
+            return known  # TOML cannot write 8/255 as a number
+        if isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{where} is {value!r}, but it must be {_WORDS[kind]}.")
+    return value
+
+
+def _plain(value: Any, field: Field[Any] | None) -> Any:
+    if field is not None and "kinds" in field.metadata:
+        kinds = {kind: name for name, kind in field.metadata["kinds"]().items()}
+        kind = type(value)
+        if kind not in kinds:
+            return {"name": f"{kind.__module__}:{kind.__qualname__}"}
+        return {"name": kinds[kind], **plain(value)}
+    if is_dataclass(value):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(entry, None) for key, entry in value.items() if entry is not None}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry, None) for entry in value]
+    return value
+
+
+def _names(cls: type) -> str:
+    return ", ".join(field.name for field in fields(cls))

@@ -1,0 +1,4 @@
+from .files import load as load
+from .files import save as save
+from .record import Evaluation as Evaluation
+from .runner import evaluate as evaluate

@@ -1,0 +1,245 @@
+"""The input gradient penalty by finite differences: Prop. 3.2 and Algorithm 1 of the paper.
+
+One forward finds ℓ(x), one backward to the input the direction d of steepest ascent, one more forward ℓ(x + hd); then
+(ℓ(x + hd) − ℓ(x))/h is the dual norm of the gradient, and ordinary backwards train on it. No second derivative
+is taken, so it runs where double backprop does not: compiled models, fused attention, distributed training.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from types import EllipsisType
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gradreg.errors import ModelError
+from gradreg.losses import cross_entropy
+from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import threat as threat_named
+from gradreg.penalty.graphs import Terms, leaves
+from gradreg.penalty.options import Method, Scale, check, default_step, form, refuse_if_rounding_drowns
+from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
+
+
+@dataclass(frozen=True)
+class RegularizedLoss:
+    """What a step minimises, `loss = clean + penalty`, and what is worth logging: all but `loss` is detached."""
+
+    loss: Tensor
+    clean: Tensor
+    penalty: Tensor
+    logits: Tensor
+    grad_norm: Tensor
+    """‖∇ℓ(x)‖_* of each image by autograd; NaN where this step did not look (lazy, fraction)."""
+    slope: Tensor
+    """The slope that was penalised, of each image. It misses the gradient's by at most ω(h)/h: the loss's curvature."""
+    _input: Tensor | None = None
+
+    def backward(self) -> None:
+        """The same as `loss.backward()`, less the images' gradient where a graph leads to them (two graphs)."""
+        torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
+
+
+def regularized_loss(
+    model: Model,
+    x: Tensor,
+    y: Tensor,
+    *,
+    threat: ThreatName | Threat = "l2",
+    lam: float | None = None,
+    eps: float | None = None,
+    weight: float = 1.0,
+    squared: bool | None = None,
+    scale: Scale | None = None,
+    h: float | Tensor | None = None,
+    order: Literal[1, 2] = 1,
+    method: Method = "fd",
+    criterion: Criterion = cross_entropy,
+    bn: BatchNormMode = "train",
+    autocast: AutocastMode = "off",
+    lazy: int = 1,
+    fraction: float = 1.0,
+    step: int | None = None,
+    graphs: Literal[1, 2] = 1,
+) -> RegularizedLoss:
+    """Mean loss of a batch plus its input gradient penalty; stands where `criterion(model(x), y)` stood.
+
+    How strong, one of
+      `lam`: (λ/2)·‖∇ℓ‖²_*, eq. (1). Algorithm 1 has no ½: for its λ pass twice that. With `squared=False`, λ·‖∇ℓ‖_*.
+      `eps`: `weight`·ε·‖∇ℓ‖_*, in threat units: what an attacker of radius ε gains, to first order.
+
+    `threat` is the norm of the *attack*; the gradient is measured in its dual. For "linf" the paper's experiments walk
+    along sign(∇ℓ)/√N and so penalise ‖∇ℓ‖₁²/N: `scale="paper"`, the default with `lam`; h is then an l2 length.
+    `scale="dual"`, the default with `eps`, walks along sign(∇ℓ) and penalises ‖∇ℓ‖₁ itself; h is then a pixel step.
+    For "l2" and "l1" the two are the same.
+
+    `h` is the length of the difference, one for all or one an image; left out, it is the paper's 0.01 with `lam` and
+    ε/2 with `eps`. `order=2` takes the central difference: error O(h²) for 9F a step (F: one forward) instead of 7F.
+    `method="double-backprop"` is the exact norm, the reference. Unsquared penalties with one h for all cost 6F.
+
+    The weight gradients of each pass but the last are computed in this call and handed out by `loss.backward()`, so
+    one graph is held at a time, not two. To know the clean pass's share before there is a slope s, the gradient of a
+    squared penalty is taken as ‖∇ℓ‖∇s instead of s∇s (the same but for O(h)), and of an unsquared one as ∇s instead of
+    ∇|s| (the same unless h looks beyond a maximum). `graphs=2` differentiates Algorithm 1 literally.
+
+    `bn="train"` leaves batch normalisation in train mode, as the authors do: batch statistics then let the images of a
+    batch move each other's losses. Running statistics are updated once, by the clean batch. `bn="frozen"` uses the
+    running statistics and updates nothing: every image on its own.
+
+    Under autocast the passes run in full precision all the same, since bf16 keeps nothing of a difference over
+    h = 0.01; `autocast="keep"` leaves them in low precision and refuses an h that rounding would drown.
+
+    `lazy=k` computes the penalty at every k-th `step`, with k times the weight; `fraction=ρ` on a random part of the
+    batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
+    without a penalty (ρ = ¼ with batch statistics: 4.75F, since the part needs a clean pass of its own).
+    """
+    strength, squared, scale = form(lam, eps, weight, squared, scale)
+    h = default_step(eps) if h is None else h
+    geometry = threat_named(threat)
+    check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
+    check_batch_norm_mode(model, bn)
+    if lazy > 1 and step is not None:
+        strength = lazy * strength if step % lazy == 0 else 0.0
+
+    wants_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        calls = Calls(model, criterion, bn, autocast)
+        terms = Terms(wanted=wants_graph) if graphs == 1 and method == "fd" else None
+        clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
+        grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
+        penalty, loss = clean.loss.new_zeros(()), clean.loss
+        if clean.part is not None:
+            length = h.to(clean.loss.dtype) if isinstance(h, Tensor) else h
+            if isinstance(length, Tensor) and length.ndim:
+                length = length[clean.index]
+            difference = _Difference(calls, clean.part, geometry, scale, length, order)
+            if method == "double-backprop":
+                gradient, slopes = difference.limit()
+            elif terms is None:
+                gradient, slopes = difference.with_two_graphs()
+            else:
+                gradient, slopes = difference.with_one_graph(terms, clean.share, strength, squared)
+            penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
+            loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
+            grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
+            slope[clean.index] = slopes.detach()
+    return RegularizedLoss(
+        loss=loss if wants_graph else loss.detach(),
+        clean=clean.loss.detach(),
+        penalty=penalty.detach(),
+        logits=clean.logits.detach(),
+        grad_norm=grad_norm,
+        slope=slope,
+        _input=clean.part.x if clean.part else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Clean:
+    """The clean batch: its mean loss, and the recorded pass of those images whose gradient is to be penalised."""
+
+    loss: Tensor
+    logits: Tensor
+    part: Pass | None
+    share: float = 0.0
+    """The weight of the part's losses in `loss`."""
+    index: Tensor | EllipsisType = ...
+
+
+def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None) -> _Clean:
+    """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
+    size = len(x)
+    count = min(size, max(1, round(fraction * size))) if fraction else 0
+    if count == 0:
+        losses, logits = calls.evaluate(x, y, track=True)
+        return _Clean(losses.mean(), logits, None)
+    if count == size:
+        part = calls.record(x, y, track=True)
+        return _Clean(part.losses.mean(), part.logits, part, 1 / size)
+
+    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0)).to(x.device)
+    index, rest = shuffled[:count], shuffled[count:]
+    if calls.images_interact:
+        losses, logits = calls.evaluate(x, y, track=True)
+        if terms:
+            terms.settle(losses, 1 / size)
+        # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
+        return _Clean(losses.mean(), logits, calls.record(x[index], y[index], track=False), 0.0, index)
+    part = calls.record(x[index], y[index], track=True)
+    losses, logits = calls.evaluate(x[rest], y[rest], track=True)
+    if terms:
+        terms.leave(losses, 1 / size)
+    in_order = torch.cat([part.logits, logits])[shuffled.argsort()]
+    return _Clean((part.losses.sum() + losses.sum()) / size, in_order, part, 1 / size, index)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """The slope of each image's loss along its steepest ascent, eq. (10), and the gradient ∇ℓ(x) it stands for."""
+
+    calls: Calls
+    part: Pass
+    geometry: Threat
+    scale: Scale
+    h: float | Tensor
+    order: int
+
+    def limit(self) -> tuple[Tensor, Tensor]:
+        """For h → 0: the norm of the gradient, which can then be differentiated itself."""
+        gradient = self.part.input_gradient(differentiable=True)
+        return gradient, self._norm(gradient)
+
+    def with_two_graphs(self) -> tuple[Tensor, Tensor]:
+        """The slope with the graphs of both its losses."""
+        gradient, losses = self.part.input_gradient_and_losses(self.calls)
+        if losses is not self.part.losses:
+            raise ModelError(
+                "This compiled model keeps no graph after one backward, but graphs=2 needs it: use graphs=1, or set "
+                "torch._functorch.config.donated_buffer = False before the model is compiled."
+            )
+        move = self._move(gradient)
+        ahead = self._at(move)
+        behind = losses if self.order == 1 else self._at(-move)
+        return gradient, (ahead - behind) / (self.h * self.order)
+
+    def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> tuple[Tensor, Tensor]:
+        """The slope without a graph. `terms` gets the gradient of the penalty, and of `share` times the part's losses.
+
+        Of the penalty's gradient (w/m)·Σ∇s, or (λ/m)·Σ‖∇ℓ‖∇s if squared, all but the sum over ℓ(x + hd) is settled
+        before that last pass. One backward does for ∇ℓ(x) and the weights if the coefficient of ℓ(x) is known by then.
+        """
+        part, losses = self.part, self.part.losses
+        rise = strength / self.h / (self.order * len(part.x))
+        uniform = not squared and not (isinstance(rise, Tensor) and rise.ndim)
+        if self.order == 2 or uniform:
+            gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
+        else:
+            gradient, losses = part.input_gradient_and_losses(self.calls)
+        if squared:
+            rise = rise * self._norm(gradient)
+        if self.order == 1 and not uniform:
+            terms.settle(losses, share - rise, but=part.x)
+        move = self._move(gradient)
+        with torch.set_grad_enabled(terms.wanted):
+            behind = part.losses
+            if self.order == 2:
+                behind = self._at(-move)
+                terms.settle(behind, -rise)
+            ahead = self._at(move)
+        terms.leave(ahead, rise)
+        return gradient, (ahead.detach() - behind.detach()) / (self.h * self.order)
+
+    def _norm(self, gradient: Tensor) -> Tensor:
+        return self._shrink(gradient) * self.geometry.dual_norm(gradient)
+
+    def _move(self, gradient: Tensor) -> Tensor:
+        refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
+        return per_image(self.h, self.part.x) * self._shrink(gradient) * self.geometry.ascent(gradient)
+
+    def _shrink(self, gradient: Tensor) -> float:
+        return 1 / sqrt(gradient[0].numel()) if self.geometry.name == "linf" and self.scale == "paper" else 1.0
+
+    def _at(self, move: Tensor) -> Tensor:
+        x = self.part.x.detach()
+        return self.calls.repeat(self.part, (x + move).to(x.dtype))

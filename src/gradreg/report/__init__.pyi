@@ -1,0 +1,1 @@
+from .writing import report as report

@@ -1,0 +1,194 @@
+"""From a run and its evaluation to a network that can be shipped: checked, described, and free of the maker's paths."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradreg import evaluation as evaluations
+from gradreg.classifier import Classifier
+from gradreg.config import tables, toml
+from gradreg.errors import ConfigError, DataError
+from gradreg.evaluation import Evaluation
+from gradreg.losses import probability_margin
+from gradreg.models.registry import LIBRARIES, MODELS
+from gradreg.report.cards import modelcard
+from gradreg.report.cards.figures import Remarks, entries
+from gradreg.runs.checkpoints import State
+from gradreg.runs.directory import MACHINE, RunDirectory
+from gradreg.runs.loading import load
+from gradreg.runs.networks import CARD, CONFIG, ENTRIES, FILES, METRICS, home, resolve
+from gradreg.runs.opening import open_subject, trained
+from gradreg.runs.settings import Config
+from gradreg.runs.subject import Subject, parameters
+from gradreg.storage import replacing
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_FOLDER = "folder:"
+# By how much softmax probabilities may differ between devices; those of another epoch differ by more.
+_ROUNDING = 1e-3
+_BATCH = 250
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """A run as it was found."""
+
+    run: RunDirectory
+    recipe: Mapping[str, Any]
+    best: State
+    network: nn.Module
+
+
+def ship(
+    run: Path,
+    name: str,
+    evaluation: Path,
+    *,
+    to: Path | None = None,
+    replace: bool = False,
+    remarks: Remarks | None = None,
+    data_dir: Path | None = None,
+) -> Path:
+    """Write the folder `to`/`name` from the best weights of a run and an evaluation of them; its path.
+
+    Without `to` it goes into the package, from where `gradreg.load(name)` takes it. Nothing is written unless the
+    evaluation is of exactly these weights.
+    """
+    target = _target(name, to, replace)
+    found = _open(run)
+    record = evaluations.load(evaluation)
+    _check_recipe(found, record, evaluation)
+    _check_weights(found, record, evaluation, data_dir)
+    recipe, remarks = portable(found.recipe), remarks or Remarks()
+    subject = Subject(name, name, str(recipe["model"]["name"]), parameters(found.network))
+    data = changed(record.data, name=portable(record.data.name))
+    shown = changed(record, data=data, subject=trained(subject, found.run, recipe))
+    best = found.best.numbers["metrics"]
+    texts = {
+        METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in found.run.metrics()),
+        CARD: modelcard.write(shown, best, remarks),
+        ENTRIES: json.dumps(entries(shown, remarks), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        CONFIG: toml.dumps(recipe),
+    }
+    _write(target, found.best, texts)
+    return target
+
+
+def portable(value: Any) -> Any:
+    """A recipe without absolute paths: of a folder of images only its own name is kept."""
+    if isinstance(value, Mapping):
+        return {key: portable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [portable(entry) for entry in value]
+    if not isinstance(value, str):
+        return value
+    prefix = _FOLDER if value.startswith(_FOLDER) else ""
+    place = value.removeprefix(prefix)
+    for kind in (PurePosixPath, PureWindowsPath):
+        if kind(place).is_absolute() or place.startswith("~"):
+            return prefix + kind(place).name
+    return value
+
+
+def _target(name: str, to: Path | None, replace: bool) -> Path:
+    if not _NAME.fullmatch(name) or name in MODELS:
+        raise ConfigError(
+            f"{name!r} cannot name a shipped network: take small letters, digits, dots and dashes, and no name that "
+            "`gradreg models` lists."
+        )
+    if to is None and not (home().parents[3] / "pyproject.toml").is_file():
+        raise ConfigError(
+            "gradreg is not installed from a checkout, which a network could be added to: say --to FOLDER."
+        )
+    target = (to or home()) / name
+    if target.exists() and not replace:
+        raise ConfigError(f"{target} exists: choose another --name, or add --replace.")
+    foreign = sorted(path.name for path in target.iterdir() if path.name not in FILES) if target.is_dir() else []
+    if foreign or target.is_file():
+        raise ConfigError(
+            f"{target} is no shipped network but holds {', '.join(foreign) or 'a file'}: choose another --to."
+        )
+    return target
+
+
+def _open(run: Path) -> _Trained:
+    directory = RunDirectory(resolve(run))
+    network = load(run)
+    recipe = directory.config()
+    model = str(recipe["model"]["name"])
+    if ":" in model and model.partition(":")[0] not in LIBRARIES:
+        raise ConfigError(f"The network of {run} is {model}, code of yours that would not be shipped with its weights.")
+    return _Trained(directory, recipe, directory.weights("best"), network)
+
+
+def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
+    if record.settings.topk != 1:
+        raise ConfigError(f"{place} counts the first {record.settings.topk} answers, but a card is about the first.")
+    config = tables.build(Config, found.recipe)
+    data = config.during(config.epochs - 1).data
+    if portable(record.data.name) != portable(data):
+        raise ConfigError(
+            f"{place} is about images of {record.data.name}, but the network was trained on {data}: evaluate it there."
+        )
+    if record.subject.recipe is None:  # it was given the weights alone, which are compared in any case
+        return
+    ours, theirs = portable(found.recipe), portable(record.subject.recipe)
+    for key in sorted(ours.keys() | theirs.keys()):
+        if key not in MACHINE and ours.get(key) != theirs.get(key):
+            raise ConfigError(
+                f"{place} is an evaluation of another run than {found.run.folder} ({key} is {theirs.get(key)!r} there "
+                f"and {ours.get(key)!r} here): evaluate this one."
+            )
+
+
+def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: Path | None) -> None:
+    """By the fingerprint that the evaluation was begun with; where that was deleted, by the answers to its images."""
+    key = _fingerprint(place.parent if place.is_file() else place, record)
+    if key is not None:
+        same = key == Classifier.of(found.network).fingerprint(torch.empty(0))
+    else:
+        same = _same_answers(found, record, data_dir)
+    if not same:
+        raise ConfigError(
+            f"{place} is not an evaluation of the best weights of {found.run.folder}: make one with `gradreg evaluate`."
+        )
+
+
+def _fingerprint(folder: Path, record: Evaluation) -> str | None:
+    """Of the weights that were evaluated, if the folder still has it and it was begun as this very evaluation."""
+    try:
+        begun = json.loads((folder / ".state" / "begun.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return str(begun["about"]["weights"]) if begun.get("origin") == vars(record.origin) else None
+
+
+def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) -> bool:
+    test = open_subject(str(found.run.folder), data_dir=data_dir).data.test
+    if len(test) != record.data.images or not torch.equal(test.labels[record.index], record.label):
+        raise DataError(
+            f"The test images of {record.data.name} are not those of the evaluation: say where those are by --data-dir."
+        )
+    with torch.no_grad():
+        logits = torch.cat([found.network(test.floats(rows)) for rows in record.index.split(_BATCH)])
+    return bool(((probability_margin(logits, record.label) - record.margin).abs() <= _ROUNDING).all())
+
+
+def _write(target: Path, best: State, texts: Mapping[str, str]) -> None:
+    """The recipe goes first and comes last: until everything is there the folder is no network."""
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        (target / CONFIG).unlink(missing_ok=True)
+        RunDirectory(target).save_weights("best", best.tensors, best.numbers["metrics"])
+        for name, text in texts.items():
+            with replacing(target / name) as aside:
+                aside.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written to ({error}): choose another --to.") from error

@@ -1,0 +1,35 @@
+"""The shipped networks as a table of text."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gradreg.runs.networks import CONFIG, ENTRIES, folder, home, names
+from gradreg.norms import THREATS
+from gradreg.config import toml
+
+_HEADINGS = ("name", "data", "network", "clean", "robust", "size")
+
+
+def listing() -> str:
+    """One line a network; robust accuracy is what the attacks left at the usual radii."""
+    if not names():
+        return f"There are none in {home()}: `gradreg ship` makes one of a run.\n"
+    rows = [_HEADINGS, *(_row(name) for name in names())]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+
+
+def _row(name: str) -> tuple[str, ...]:
+    place = folder(name)
+    config = toml.parse((place / CONFIG).read_text(encoding="utf-8"), str(place / CONFIG))
+    entries = json.loads((place / ENTRIES).read_text(encoding="utf-8"))
+    clean = next(iter(entries.values()))["clean_acc"]
+    robust = ", ".join(f"{THREATS[threat].symbol} {entry['eps']}: {_robust(entry)}" for threat, entry in entries.items())
+    size = sum(path.stat().st_size for path in place.iterdir())
+    return name, config["data"], config["model"]["name"], f"{clean} %", robust, f"{size / 1e6:.1f} MB"
+
+
+def _robust(entry: Mapping[str, Any]) -> str:
+    confirmed = entry["autoattack_acc"]
+    return f"{entry['reported']} %" if confirmed is None else f"{confirmed} % (AutoAttack)"

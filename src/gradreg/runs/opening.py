@@ -1,0 +1,211 @@
+"""What `gradreg evaluate` is pointed at: a run directory, a shipped network, a weights file or a name in other code."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_model
+from torch import nn
+
+from gradreg.runs import networks
+from gradreg.data import DataSet, ImageFolder, Images
+from gradreg.data import load as load_data
+from gradreg.errors import ConfigError, ModelError
+from gradreg.models import build
+from gradreg.models.registry import LIBRARIES, MODELS, complete
+from gradreg.runs.subject import Subject, check_fits, parameters
+from gradreg.config import tables, toml
+from gradreg.runs.loading import load
+from gradreg.runs.settings import Config
+from gradreg.runs.directory import RunDirectory
+from gradreg.processes import joined
+
+SUFFIX = ".safetensors"
+# What makes a library's model come with its trained weights.
+_TRAINED: dict[str, dict[str, Any]] = {"timm": {"pretrained": True}, "torchvision": {"weights": "DEFAULT"}}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A network in eval mode that takes the images of the data set."""
+
+    subject: Subject
+    model: nn.Module
+    data: DataSet
+
+
+def open_subject(
+    model: str,
+    data: str | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    architecture: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Opened:
+    """The network that `model` points at, and the data set: the run's own unless `data` names another.
+
+    A weights file does not say what it is for, so `architecture` does, by any name that `gradreg.build` knows;
+    `options` are the network's. A run needs neither, but one whose network was made in Python does. A shipped network
+    is a run that is known by its name.
+    """
+    path, options = networks.resolve(model), dict(options or {})
+    run = _run_of(path)
+    if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
+        opened = _from_run(model, path, run, data, data_dir)
+    elif path.is_dir() or model.endswith(SUFFIX):
+        opened = _from_weights(model, path, run, architecture, options, data, data_dir)
+    else:
+        opened = _by_name(model, options, data, data_dir)
+    opened.model.to(device).eval()
+    example = opened.data.test.floats([0]).to(device)
+    check_fits(opened.model, example, opened.data.name, len(opened.data.classes))
+    return opened
+
+
+@contextmanager
+def opened_on(
+    device: str,
+    model: str,
+    data: str | None,
+    data_dir: Path | None,
+    architecture: str | None,
+    options: Sequence[str],
+) -> Iterator[tuple[Opened, torch.device]]:
+    """The same as a command line names it, "auto" being the best device there is; `options` as in activation=gelu."""
+    with joined(device) as processes:
+        table = toml.override({}, options)
+        place = processes.device
+        yield (
+            open_subject(model, data, data_dir=data_dir, device=place, architecture=architecture, options=table),
+            place,
+        )
+
+
+def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any) -> Opened:
+    if run is None:
+        raise ModelError(f"{model} is a folder but no run (there is no config.toml in it): `gradreg train` makes one.")
+    which = "best" if path.is_dir() else path.stem
+    if which not in ("best", "last"):
+        raise ModelError(f"{model} is a checkpoint of a run, which holds more than weights: take best or last{SUFFIX}.")
+    network = load(run.folder, which)  # type: ignore[arg-type]
+    recipe = run.config()
+    config = tables.build(Config, recipe)
+    last = config.during(config.epochs - 1)
+    found = load_data(data or last.data, data_dir)
+    if data is None and last.size is not None:
+        found = replace(found, train=_sized(found.train, last.size), test=_sized(found.test, last.size))
+    name = run.folder.resolve().name + ("" if which == "best" else f" ({which})")
+    subject = Subject(name, model, str(recipe["model"]["name"]), parameters(network), recipe=recipe)
+    return Opened(trained(subject, run, recipe), network, found)
+
+
+def trained(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
+    """With what its training was and cost."""
+    objective = recipe["objective"]
+    metrics = run.metrics()
+    last = metrics[-1] if metrics else {}
+    return replace(
+        subject,
+        objective=str(objective if isinstance(objective, str) else objective["name"]),
+        recipe=recipe,
+        epochs=int(last["epoch"]) if last else None,
+        hours=float(last["hours"]) if last else None,
+        machine=last.get("machine"),
+    )
+
+
+def _from_weights(
+    model: str,
+    path: Path,
+    run: RunDirectory | None,
+    architecture: str | None,
+    options: dict[str, Any],
+    data: str | None,
+    data_dir: Any,
+) -> Opened:
+    weights = path / f"best{SUFFIX}" if path.is_dir() else path
+    if not weights.is_file():
+        raise ModelError(f"{weights} does not exist: give the path of a weights file or of a run directory.")
+    if architecture is None:
+        raise ConfigError(
+            f"{model} holds weights but not the network that they are for: name it, as in --architecture compact."
+        )
+    found = load_data(_named(data, model), data_dir)
+    network = _build(architecture, options, found)
+    _load_weights(network, weights, architecture)
+    name = path.resolve().name if path.is_dir() else path.stem
+    subject = Subject(name, model, architecture, parameters(network))
+    return Opened(trained(subject, run, run.config()) if run else subject, network, found)
+
+
+def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: Any) -> Opened:
+    library, colon, _ = model.partition(":")
+    if model in MODELS:
+        raise ModelError(
+            f"{model} is a network without weights: pass a weights file and --architecture {model}, or a run directory."
+        )
+    if not colon:
+        raise ModelError(
+            f"There is no {model}: a model is a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
+            "with --architecture, timm:NAME, torchvision:NAME or package.module:function."
+        )
+    found = load_data(_named(data, model), data_dir)
+    network = _build(model, {**_TRAINED.get(library, {}), **options}, found)
+    if library in LIBRARIES:
+        _check_head(model, network, len(found.classes))
+    return Opened(Subject(model, model, model, parameters(network)), network, found)
+
+
+def _check_head(model: str, network: nn.Module, classes: int) -> None:
+    """timm gives a trained network a fresh, random last layer without a word if the number of classes differs."""
+    trained = getattr(getattr(network, "model", None), "pretrained_cfg", {}).get("num_classes", classes)
+    if trained != classes:
+        raise ModelError(f"{model} was trained for {trained} classes and the data has {classes}: take other data.")
+
+
+def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
+    channels = data.train.pixels.shape[1] if isinstance(data.train, Images) else 3
+    table = complete({"name": name, **options}, len(data.classes), channels)
+    with torch.random.fork_rng():
+        return build(table.pop("name"), **table)
+
+
+def _load_weights(network: nn.Module, path: Path, architecture: str) -> None:
+    """Into the network, or, from a library's own file, into what stands behind our normalisation."""
+    try:
+        with safe_open(path, "pt") as opened:
+            ours = any(key.startswith("model.") for key in opened.keys())  # noqa: SIM118, not a dict
+        library = architecture.partition(":")[0] in LIBRARIES
+        target = network if ours or not library else network.get_submodule("model")
+        missing, unexpected = load_model(target, path, strict=False)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} cannot be read as safetensors: {error}.") from error
+    except RuntimeError as error:
+        words = " ".join(str(error).split())
+        raise ModelError(f"The weights in {path} have other shapes than those of {architecture}: {words}") from error
+    for names, what in ((sorted(missing), "lacks"), (sorted(unexpected), "also holds")):
+        if names:
+            raise ModelError(
+                f"{path} does not fit {architecture}: it {what} {names[0]!r} ({len(names)} such); check --architecture "
+                "and the network's options."
+            )
+
+
+def _run_of(path: Path) -> RunDirectory | None:
+    folder = path if path.is_dir() else path.parent
+    return RunDirectory(folder) if (folder / "config.toml").is_file() else None
+
+
+def _named(data: str | None, model: str) -> str:
+    if data is None:
+        raise ConfigError(f"Which data? Only a run knows its own, and {model} is none: add --data, as --data cifar10.")
+    return data
+
+
+def _sized(part: Images | ImageFolder, size: int) -> Images | ImageFolder:
+    return replace(part, size=size) if isinstance(part, ImageFolder) else part
