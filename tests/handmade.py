@@ -18,9 +18,13 @@ from gradreg.evaluation.record import (
     Smoothed,
     TestSet,
 )
+from gradreg.norms import THREATS
 from gradreg.runs.subject import Subject
 
 INF = float("inf")
+
+# The radii of photographs, which the distances below are chosen for.
+RADII = {name: threat.usual_radii for name, threat in THREATS.items()}
 
 
 def handmade(name: str = "by hand", objective: str = "gradient", hours: float | None = 2.0) -> Evaluation:
@@ -34,7 +38,7 @@ def handmade(name: str = "by hand", objective: str = "gradient", hours: float | 
     linf[-1] = INF
     return Evaluation(
         subject=Subject(name, f"runs/{name}", "small", 1234, objective, {"epochs": 3, "seed": 0}, 3, hours),
-        data=TestSet("mnist5k", 1000, ("zero", "one", "two"), (1, 4, 4)),
+        data=TestSet("mnist5k", 1000, ("zero", "one", "two"), (1, 4, 4), RADII),
         settings=Settings(seed=0, attacks="standard", regularity="ascent"),
         origin=Origin("0.1.0", "2.13.0", "0123abc", "two cores", "2026-01-02T03:04:05+00:00"),
         index=torch.arange(n) * 7,

@@ -21,7 +21,7 @@ from gradreg.errors import GradregError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import share_of
-from gradreg.evaluation.summary import mean_distance
+from gradreg.norms import THREATS as NORMS
 
 # The longest first, so that no core is idle at the end.
 RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
@@ -29,7 +29,7 @@ RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
 SAMPLES = 1_000
 CALIBRATION = 160
 SIGMA = 0.5
-RADII = {"l2": 1.0, "linf": 8 / 255}
+THREATS = ("l2", "linf")
 
 
 class DemoError(GradregError):
@@ -126,23 +126,25 @@ def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
         caption="errors, clean and within that distance; mean distance in l2; mean gradient of the margin",
         min_width=60,
     )
-    headings = ("", "clean", "l2 1", "l∞ 8/255", "distance", "‖∇ℓ‖₂", "training")
+    radii = next(iter(found.values())).data.usual_radius
+    within = [f"{NORMS[name].symbol} {radii(name):g}" for name in THREATS]
+    headings = ("", "clean", *within, "distance", "‖∇ℓ‖₂", "training")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "" else "right")
     for recipe, one in found.items():
-        errors = [share_of(one.threats[name].attacked.distance <= RADII[name]).value for name in ("l2", "linf")]
+        errors = [one.threats[name].robust_error(radii(name)).value for name in THREATS]
         shares = (f"{share:.1%}" for share in (share_of(one.wrong).value, *errors))
         hours = one.subject.hours
         bounded = one.threats["l2"].bounded
         slope = "–" if bounded is None else f"{float(bounded.gradient_norm.mean()):.2f}"
         training = "–" if hours is None else f"{3600 * hours:.0f} s"
-        distance = f"{mean_distance(one.threats['l2'].attacked):.2f}"
+        distance = f"{one.threats['l2'].mean_distance():.2f}"
         table.add_row(recipe.removeprefix("mnist5k-"), *shares, distance, slope, training)
     return table
 
 
 def _moral(found: dict[str, Evaluation]) -> str:
-    plain, robust = (mean_distance(found[name].threats["l2"].attacked) for name in ("mnist5k-undefended", "mnist5k-l2"))
+    plain, robust = (found[name].threats["l2"].mean_distance() for name in ("mnist5k-undefended", "mnist5k-l2"))
     costs = [found[name].subject.hours for name in ("mnist5k-l2", "mnist5k-at")]
     cost = "" if None in costs else f", for {costs[0] / costs[1]:.0%} of the time of adversarial training"  # type: ignore[operator]
     return f"The l2 penalty pushed adversarial images {robust / plain:.1f} times further away{cost}."

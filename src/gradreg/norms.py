@@ -5,6 +5,7 @@ goes with l1. Every method works on a batch of images of any shape, one answer a
 tensor with one for each image.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import Literal
 
@@ -27,6 +28,15 @@ def threat(name: "ThreatName | Threat") -> "Threat":
     return THREATS[name]
 
 
+def robust_at(distance: Tensor, eps: float) -> Tensor:
+    """Images whose nearest known adversarial image lies beyond ε: the one place where that is decided.
+
+    In the precision of the distances: one of 8/255 exactly is not beyond 8/255, though as a double it is larger. A
+    misclassified image has distance 0 and is robust nowhere.
+    """
+    return distance > torch.tensor(eps, dtype=distance.dtype)
+
+
 def per_image(values: Radius, like: Tensor) -> Tensor:
     """One number an image, shaped to multiply a batch of images."""
     values = torch.as_tensor(values, dtype=at_least_single(like.dtype), device=like.device)
@@ -39,6 +49,19 @@ class Threat(ABC):
     name: ThreatName
     symbol: str
     """As it is written in tables: l∞."""
+    dual: str
+    """The dual norm's index in formulas, as the 1 of ‖∇ℓ‖_1."""
+    p: float
+    """Σ|v|^p is what other libraries know the norm by."""
+    usual_radii: tuple[float, ...]
+    """Where robust error is quoted unless the data set has radii of its own: the paper's and the leaderboards'."""
+    reach: float
+    """How far from an image its loss is looked at when regularity is estimated."""
+
+    @property
+    def usual_radius(self) -> float:
+        """The one radius that models are compared at."""
+        return self.usual_radii[1]
 
     @abstractmethod
     def norm(self, v: Tensor) -> Tensor:
@@ -73,6 +96,10 @@ class L2(Threat):
 
     name = "l2"
     symbol = "l2"
+    dual = "2"
+    p = 2.0
+    usual_radii = (0.25, 0.5, 1.0)
+    reach = 2.0
 
     def norm(self, v: Tensor) -> Tensor:
         scale, unit = _scaled(v)
@@ -104,6 +131,10 @@ class Linf(Threat):
 
     name = "linf"
     symbol = "l∞"
+    dual = "1"
+    p = math.inf
+    usual_radii = (2 / 255, 8 / 255)
+    reach = 0.1
 
     def norm(self, v: Tensor) -> Tensor:
         return v.abs().amax(_pixels(v)).to(at_least_single(v.dtype))
@@ -135,6 +166,10 @@ class L1(Threat):
 
     name = "l1"
     symbol = "l1"
+    dual = "∞"
+    p = 1.0
+    usual_radii = (4.0, 12.0)
+    reach = 40.0
 
     def norm(self, v: Tensor) -> Tensor:
         return _sum_of_absolutes(v)
@@ -175,7 +210,8 @@ class L1(Threat):
         return (sign * exponential * per_image(radius, like) / per_image(total, like)).to(like.dtype)
 
 
-THREATS: dict[str, Threat] = {"l1": L1(), "l2": L2(), "linf": Linf()}
+# In the order in which reports show them.
+THREATS: dict[str, Threat] = {"linf": Linf(), "l2": L2(), "l1": L1()}
 
 
 def _pixels(images: Tensor) -> tuple[int, ...]:

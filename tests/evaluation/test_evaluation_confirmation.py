@@ -86,7 +86,7 @@ def test_robust_is_what_lies_beyond_the_radius(tmp_path: Path, monkeypatch: pyte
         assert (reference.attack, reference.version, reference.eps) == ("autoattack", "standard", eps)
         assert (reference.forwards, reference.backwards) == (1.0, 1.0)
         assert torch.equal(load(tmp_path).threats[threat].confirmed[0].robust, robust)
-        assert torch.equal(found.threats[threat].worst_case(eps), robust)
+        assert torch.equal(found.threats[threat].robust(eps), robust)
 
 
 def test_chunks_are_seeded_each_and_shared_fairly(
@@ -198,11 +198,11 @@ def test_what_our_attacks_missed_is_counted_and_told() -> None:
     """Distances 0, 0.1 … 0.9: within 0.3 are 0 to 3; the reference breaks 0, 1, 5 and 6 there, and 8 at 0.2 already."""
     near, far = confirmation(0.2, [0, 8]), confirmation(0.3, [0, 1, 5, 6])
     examined = confirmed(handmade(), "l2", near, far).threats["l2"]
-    assert examined.robust(0.3).nonzero().flatten().tolist() == [4, 5, 6, 7, 8, 9]
+    assert examined.robust_to_attacks(0.3).nonzero().flatten().tolist() == [4, 5, 6, 7, 8, 9]
     assert examined.missed(far).nonzero().flatten().tolist() == [5, 6]
     assert examined.gained(far).nonzero().flatten().tolist() == [2, 3]
-    assert examined.worst_case(0.3).nonzero().flatten().tolist() == [4, 7, 9]
-    assert examined.worst_case(0.2).nonzero().flatten().tolist() == [3, 4, 5, 6, 7, 9]
+    assert examined.robust(0.3).nonzero().flatten().tolist() == [4, 7, 9]
+    assert examined.robust(0.2).nonzero().flatten().tolist() == [3, 4, 5, 6, 7, 9]
     accuracy = examined.robust_accuracy(0.3)
     assert (accuracy.value, accuracy.low, accuracy.high, accuracy.n) == (0.3, *clopper_pearson(3, 10), 10)
     text = StringIO()

@@ -121,7 +121,7 @@ def test_the_commands(installed: Path, capsys: pytest.CaptureFixture[str]) -> No
         "mnist5k",
         "small",
         f"{entry['l2']['clean_acc']} %",
-        f"l2 0.5: {entry['l2']['reported']} %, l∞ 8/255: {entry['linf']['reported']} %",
+        f"l2 1.5: {entry['l2']['reported']} %, l∞ 0.1: {entry['linf']['reported']} %",
         "0.2 MB",
     ]
     main(["networks", "digits-l2"])

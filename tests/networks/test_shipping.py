@@ -91,7 +91,7 @@ def test_robustbenchs_fields_for_each_threat(shipped: Path, evaluation: Path) ->
     found = json.loads((shipped / "robustbench.json").read_text())
     right = shares(load_evaluation(evaluation))
     assert list(found) == ["l2", "linf"]
-    for entry, eps, row in ((found["l2"], "0.5", "l2 0.5"), (found["linf"], "8/255", "l∞ 8/255")):
+    for entry, eps, row in ((found["l2"], "1.5", "l2 1.5"), (found["linf"], "0.1", "l∞ 0.1")):
         assert list(entry) == FIELDS.split()
         assert entry["eps"] == eps
         assert entry["clean_acc"] == right["clean accuracy"]

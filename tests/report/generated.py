@@ -7,7 +7,6 @@ from torch import Tensor
 
 from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.evaluation.record import (
-    STANDARD_RADII,
     Attacked,
     Bounded,
     Evaluation,
@@ -19,6 +18,7 @@ from gradreg.evaluation.record import (
     TestSet,
 )
 from gradreg.norms import ThreatName
+from gradreg.report.numbers import STANDARD_RADII
 from gradreg.runs.subject import Subject
 
 CLASSES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -14,8 +14,6 @@ from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model, RandomState
 
-_NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
-
 
 def autoattack(
     model: Model,
@@ -47,7 +45,7 @@ def autoattack(
     random = RandomState.now(x.device)
     with random.replayed():
         reference: Any = package.AutoAttack(
-            counted, norm=_NORMS[norm.name], eps=eps, seed=seed, version=version, device=x.device
+            counted, norm=norm.name.capitalize(), eps=eps, seed=seed, version=version, device=x.device
         )
         for part in (reference.apgd_targeted, reference.fab):
             part.n_target_classes = min(9, logits.shape[1] - 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradreg.norms import ThreatName
+from gradreg.norms import ThreatName, robust_at
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class AttackResult:
 
     def robust(self, eps: float) -> Tensor:
         """Images for which nothing adversarial was found within `eps`: no proof that there is nothing."""
-        return self.distance > eps
+        return robust_at(self.distance, eps)
 
     def robust_accuracy(self, eps: float) -> float:
         """The share of images that withstood everything within `eps`; at 0 it is the clean accuracy."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import batches, check
-from gradreg.bounds.estimate import REACH
 from gradreg.bounds.extremes import fit_lmoments
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
@@ -56,7 +55,7 @@ def clever(
     gradients an image; images share batches. The fit is by L-moments.
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
-    radius = REACH[geometry.name] if radius is None else radius
+    radius = geometry.reach if radius is None else radius
     if not radius > 0 or blocks < 3 or samples < 1:
         raise ConfigError(
             f"radius is {radius}, blocks {blocks} and samples {samples}, but they need radius > 0, at least 3 blocks "

@@ -27,7 +27,6 @@ from gradreg.penalty.passes import Criterion, Model
 Method = Literal["paper", "ascent", "local"]
 
 # Radii that matter for images of this size in the usual units; CLEVER's largest ones (Weng et al. 2018).
-REACH = {"l2": 2.0, "linf": 0.1, "l1": 40.0}
 GRID = 40
 
 
@@ -234,7 +233,7 @@ def _refuse(wrong: Tensor, what: str) -> None:
 
 def _grid(eps: Iterable[float] | None, geometry: Threat) -> Tensor:
     if eps is None:
-        return torch.linspace(0, REACH[geometry.name], GRID + 1, dtype=torch.float64)[1:]
+        return torch.linspace(0, geometry.reach, GRID + 1, dtype=torch.float64)[1:]
     radii = _double([float(radius) for radius in eps])
     if len(radii) == 0 or float(radii[0]) <= 0 or not bool((radii.diff() > 0).all()):
         raise ConfigError(f"eps is {radii.tolist()}, but radii are numbers above 0 in ascending order.")

@@ -19,8 +19,6 @@ from gradreg.norms import threat as threat_named
 
 Relaxation = Literal["CROWN", "CROWN-IBP", "IBP"]
 
-_NORM = {"l2": 2.0, "linf": float("inf"), "l1": 1.0}
-
 
 def sound_radius(
     model: nn.Module,
@@ -60,7 +58,7 @@ def sound_radius(
         differences = _differences(label, classes, image)
 
         def proved(radius: float, image: Tensor = image, differences: Tensor = differences) -> bool:
-            ball = lirpa.PerturbationLpNorm(norm=_NORM[geometry.name], eps=radius)
+            ball = lirpa.PerturbationLpNorm(norm=geometry.p, eps=radius)
             region = lirpa.BoundedTensor(image[None], ball)
             lower, _ = bounded.compute_bounds(x=(region,), C=differences, method=method, bound_upper=False)
             return bool((lower > 0).all())

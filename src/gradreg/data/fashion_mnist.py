@@ -32,6 +32,7 @@ CLASSES = (
     "Bag",
     "Ankle boot",
 )
+RADII = {"linf": (0.05, 0.1), "l2": (0.75, 1.5)}
 
 
 def load(root: Path) -> tuple[Images, Images]:

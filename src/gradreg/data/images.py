@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -78,6 +78,8 @@ class DataSet:
     name: str
     train: Images | ImageFolder
     test: Images | ImageFolder
+    radii: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By threat, where robust error is quoted on these images; the threat's own radii where there are none."""
 
     def __post_init__(self) -> None:
         if self.train.classes != self.test.classes:

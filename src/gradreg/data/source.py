@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from gradreg.data import cifar10, fashion_mnist, folder, mnist5k
 from gradreg.data.batches import Batches, FolderBatches
@@ -15,17 +16,26 @@ from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
 from gradreg.errors import DataError
 
-LOADERS: dict[str, Callable[[Path], tuple[Images, Images]]] = {
-    "mnist5k": mnist5k.load,
-    "fashion-mnist": fashion_mnist.load,
-    "cifar10": cifar10.load,
+
+class Entry(NamedTuple):
+    """A data set that can be loaded by name: how, what it is, and the radii robust error is quoted at on it."""
+
+    load: Callable[[Path], tuple[Images, Images]]
+    description: str
+    radii: Mapping[str, tuple[float, ...]] = MappingProxyType({})
+
+
+DATA_SETS: dict[str, Entry] = {
+    "mnist5k": Entry(mnist5k.load, "5,000 MNIST digits, embedded", mnist5k.RADII),
+    "fashion-mnist": Entry(fashion_mnist.load, "70,000 grey images of clothes", fashion_mnist.RADII),
+    "cifar10": Entry(cifar10.load, "60,000 small photographs of ten classes"),
 }
 FOLDER = "folder:"
 
 
 def names() -> tuple[str, ...]:
     """What `load` understands; PATH stands for a folder of yours."""
-    return (*LOADERS, f"{FOLDER}PATH")
+    return (*DATA_SETS, f"{FOLDER}PATH")
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
@@ -36,10 +46,16 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """
     if name.startswith(FOLDER):
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
-    if name not in LOADERS:
+    if name not in DATA_SETS:
         nearest = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0)[0]
         raise DataError(f"There is no data set {name!r} (did you mean {nearest!r}?): there are {', '.join(names())}.")
-    return DataSet(name, *LOADERS[name](data_root(data_dir)))
+    entry = DATA_SETS[name]
+    return DataSet(name, *entry.load(data_root(data_dir)), radii=entry.radii)
+
+
+def known_radii(name: str) -> Mapping[str, tuple[float, ...]]:
+    """The radii, by threat, that robust error is quoted at on the data set of that name, if it has its own."""
+    return DATA_SETS[name].radii if name in DATA_SETS else {}
 
 
 def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:

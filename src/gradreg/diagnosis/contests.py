@@ -1,6 +1,5 @@
 """Attacks against each other: a weaker one that wins shows that the stronger one was misled."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -148,8 +147,7 @@ class Contest:
     def whole_box(self) -> float:
         """The radius of a ball around any image that holds the box."""
         low, high = self.case.classifier.box
-        pixels = self.case.x[0].numel()
-        return (high - low) * {"linf": 1.0, "l2": math.sqrt(pixels), "l1": float(pixels)}[self.case.threat.name]
+        return (high - low) * float(self.case.threat.norm(torch.ones_like(self.case.x[:1])))
 
     def _of_those_left(self, broken: Tensor, run: Callable[[Case], Tensor]) -> Tensor:
         left = (~broken).nonzero().flatten()

@@ -23,7 +23,6 @@ from gradreg.penalty.passes import Model, RandomState
 from gradreg.smoothing import Certificates
 
 # Radii that papers report; only a choice, and too small for digits, whose models are defended for more.
-EPS: dict[str, float] = {"linf": 8 / 255, "l2": 0.5, "l1": 12.0}
 # Rates of masking are large or nothing, so this many images show it.
 IMAGES = 128
 
@@ -66,7 +65,7 @@ def diagnose(
     by an attack, proved (`sound`), or estimated (`bound`) about all the images is compared with adversarial images.
     """
     norm, classifier = named_threat(threat), Classifier.of(model)
-    eps = EPS[norm.name] if eps is None else float(eps)
+    eps = norm.usual_radius if eps is None else float(eps)
     if not eps > 0 or images < 1 or batch_size < 1:
         raise ConfigError(f"eps is {eps}, images {images} and batch_size {batch_size}, but they are all positive.")
     _check(x, y)

@@ -1,6 +1,6 @@
 """The images of an evaluation: which test images are looked at, and which training images the bounds are fitted on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +35,8 @@ class Material:
     total: int
     classes: tuple[str, ...] | None
     """What labels mean; None for bare tensors."""
+    radii: Mapping[str, tuple[float, ...]]
+    """The data set's own, by threat."""
     index: Tensor
     x: Tensor
     y: Tensor
@@ -61,15 +63,15 @@ def gathered(data: Data, images: int, seed: int, calibration: Data | None, calib
     part = data.test if isinstance(data, DataSet) else data
     if isinstance(part, Images | ImageFolder):
         index = select(len(part), images, seed)
-        name = data.name if isinstance(data, DataSet) else part.source
+        name, radii = (data.name, data.radii) if isinstance(data, DataSet) else (part.source, {})
         whole = _whole(part) if isinstance(part, Images) and len(part) <= WHOLE else None
         x, y = part.floats(index), part.labels[index]
-        return Material(name, len(part), part.classes, index, x, y, fitted_on, whole)
+        return Material(name, len(part), part.classes, radii, index, x, y, fitted_on, whole)
     x, y = _pairs(part)
     index = select(len(x), images, seed)
     in_memory = (lambda rows: (x[rows], y[rows])) if len(x) <= WHOLE else None
     rows = index.to(x.device)
-    return Material("images", len(x), None, index, x[rows], y[rows], fitted_on, in_memory)
+    return Material("images", len(x), None, {}, index, x[rows], y[rows], fitted_on, in_memory)
 
 
 def _whole(part: Images) -> Callable[[slice], tuple[Tensor, Tensor]]:

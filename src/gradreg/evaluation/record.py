@@ -12,17 +12,11 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.validity import Violations, violations
+from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.norms import ThreatName
+from gradreg.norms import THREATS, ThreatName, robust_at
 from gradreg.runs.subject import Subject
-
-# Radii at which robust error is quoted: those of the paper's tables and of the leaderboards.
-STANDARD_RADII: Mapping[ThreatName, tuple[float, ...]] = {
-    "linf": (2 / 255, 8 / 255),
-    "l2": (0.25, 0.5, 1.0),
-    "l1": (4.0, 12.0),
-}
 
 
 @dataclass(frozen=True)
@@ -34,6 +28,17 @@ class TestSet:
     """How many it has; the evaluation looked at a random part of them."""
     classes: tuple[str, ...]
     shape: tuple[int, ...]
+    radii: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By threat, where robust error is quoted on these images, if the data set has radii of its own."""
+
+    def usual_radii(self, threat: str) -> tuple[float, ...]:
+        """Where robust error is quoted: the data set's radii, else the threat's."""
+        # Files of before radii were recorded name the data set all the same.
+        return (self.radii or known_radii(self.name)).get(threat) or THREATS[threat].usual_radii
+
+    def usual_radius(self, threat: str) -> float:
+        """The one of them that models are compared at: the second."""
+        return self.usual_radii(threat)[1]
 
 
 @dataclass(frozen=True)
@@ -132,38 +137,51 @@ class Examined:
     gallery: Gallery | None = None
     confirmed: tuple[Confirmed, ...] = ()
 
+    @property
+    def distance(self) -> Tensor:
+        """The nearest adversarial image known of each image: by our attacks, or by a reference within its radius."""
+        distance = self.attacked.distance
+        for confirmed in self.confirmed:
+            within = torch.full_like(distance, confirmed.eps).minimum(distance)
+            distance = distance.where(confirmed.robust, within)
+        return distance
+
     def omega_validity(self) -> Violations | None:
         """How the ω-bound fared against the attacks."""
-        return violations(self.bounded.omega_bound, self.attacked.distance) if self.bounded else None
+        return violations(self.bounded.omega_bound, self.distance) if self.bounded else None
 
     def lipschitz_validity(self) -> Violations | None:
         """How the L-bound fared against the attacks."""
-        return violations(self.bounded.lipschitz_bound, self.attacked.distance) if self.bounded else None
+        return violations(self.bounded.lipschitz_bound, self.distance) if self.bounded else None
 
     def robust(self, eps: float) -> Tensor:
-        """Images that our attacks did not break within ε, in the precision of the distances."""
-        distance = self.attacked.distance
-        return distance > torch.tensor(eps, dtype=distance.dtype)
-
-    def worst_case(self, eps: float) -> Tensor:
         """Images that nothing broke within ε: neither our attacks nor a reference attack at this radius or less."""
-        robust = self.robust(eps)
-        for confirmed in self.confirmed:
-            if confirmed.eps <= eps:
-                robust = robust & confirmed.robust
-        return robust
+        return robust_at(self.distance, eps)
+
+    def robust_to_attacks(self, eps: float) -> Tensor:
+        """Images that our attacks alone did not break within ε."""
+        return robust_at(self.attacked.distance, eps)
 
     def robust_accuracy(self, eps: float) -> Share:
-        """The share of images of the worst case, with its interval."""
-        return share_of(self.worst_case(eps))
+        """The fraction of images that nothing broke within ε, with its interval."""
+        return share_of(self.robust(eps))
+
+    def robust_error(self, eps: float) -> Share:
+        """The fraction of images that are misclassified or were broken within ε, with its interval."""
+        return share_of(~self.robust(eps))
 
     def missed(self, confirmed: Confirmed) -> Tensor:
         """Images that the reference broke and our attacks did not: their distances are longer than they should be."""
-        return self.robust(confirmed.eps) & ~confirmed.robust
+        return self.robust_to_attacks(confirmed.eps) & ~confirmed.robust
 
     def gained(self, confirmed: Confirmed) -> Tensor:
         """Images that our attacks broke within the radius and the reference did not."""
-        return confirmed.robust & ~self.robust(confirmed.eps)
+        return confirmed.robust & ~self.robust_to_attacks(confirmed.eps)
+
+    def mean_distance(self) -> float:
+        """Over the images that could be broken, the misclassified ones counting 0; NaN if none could."""
+        found = self.distance[self.distance.isfinite()].double()
+        return float(found.mean()) if len(found) else float("nan")
 
 
 @dataclass(frozen=True)

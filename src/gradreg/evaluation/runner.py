@@ -132,7 +132,7 @@ def _examined(work: Work, subject: Subject, classes: tuple[str, ...]) -> Evaluat
     notes = () if begun.commit == now else (f"It was begun at commit {begun.commit!r} and finished at {now!r}.",)
     return Evaluation(
         subject=subject,
-        data=TestSet(material.name, material.total, classes, tuple(material.x.shape[1:])),
+        data=replace(_test_set(work), classes=classes),
         settings=Settings(options.seed, options.attacks_name, options.regularity),
         origin=begun,
         index=material.index,
@@ -146,9 +146,14 @@ def _examined(work: Work, subject: Subject, classes: tuple[str, ...]) -> Evaluat
     )
 
 
+def _test_set(work: Work) -> TestSet:
+    material = work.material
+    return TestSet(material.name, material.total, (), tuple(material.x.shape[1:]), material.radii)
+
+
 def _threat(work: Work, name: ThreatName) -> Examined:
     attacks = _explained(work, lambda: attacking.attacks(work, name), name)
-    work.teller.attacked(name, attacks.attacked)
+    work.teller.attacked(Examined(name, attacks.attacked, None, "", ()), _test_set(work).usual_radius(name))
     bounds = bounding.bounding(work, name)
     work.teller.bounded(name, bounds.bounded, bounds.refusal)
     flags = bounding.diagnosis(work, name, attacks, bounds).flags if work.options.diagnosis else ()

@@ -6,8 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from gradreg.bounds.validity import Violations
-from gradreg.evaluation.record import STANDARD_RADII, Attacked, Confirmed, Evaluation, Examined, Smoothed
-from gradreg.evaluation.shares import Share, share_of
+from gradreg.evaluation.record import Confirmed, Evaluation, Examined, Smoothed
+from gradreg.evaluation.shares import share_of
 
 
 def summary(evaluation: Evaluation) -> dict[str, Any]:
@@ -16,22 +16,11 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.clean is not None:
         errors, images = evaluation.clean
         found["clean_error_of_the_whole_test_set"] = errors / images
-    found["threats"] = {name: _threat(examined) for name, examined in evaluation.threats.items()}
+    found["threats"] = {name: _threat(evaluation, examined) for name, examined in evaluation.threats.items()}
     found["certified_accuracy"] = {
         f"sigma {smoothed.sigma:g}": _certified(evaluation, smoothed) for smoothed in evaluation.smoothing
     }
     return found
-
-
-def robust_error(attacked: Attacked, radius: float) -> Share:
-    """The share of images with an adversarial image within that radius, the misclassified ones included."""
-    return share_of(attacked.distance <= radius)
-
-
-def mean_distance(attacked: Attacked) -> float:
-    """Over the images that could be broken, the misclassified ones counting 0; NaN if none could."""
-    found = attacked.distance[attacked.distance.isfinite()].double()
-    return float(found.mean()) if len(found) else math.nan
 
 
 def shares(fails: Tensor) -> dict[str, Any]:
@@ -39,13 +28,13 @@ def shares(fails: Tensor) -> dict[str, Any]:
     return vars(share_of(fails))
 
 
-def _threat(examined: Examined) -> dict[str, Any]:
-    attacked = examined.attacked
+def _threat(evaluation: Evaluation, examined: Examined) -> dict[str, Any]:
+    radii = evaluation.data.usual_radii(examined.threat)
     worst = [flag.severity for flag in examined.flags]
     found: dict[str, Any] = {
-        "robust_error": {f"{radius:.6g}": vars(robust_error(attacked, radius)) for radius in _radii(examined)},
-        "mean_distance": _finite(mean_distance(attacked)),
-        "unbroken": int((~attacked.distance.isfinite()).sum()),
+        "robust_error": {f"{radius:.6g}": vars(examined.robust_error(radius)) for radius in radii},
+        "mean_distance": _finite(examined.mean_distance()),
+        "unbroken": int((~examined.distance.isfinite()).sum()),
         "warnings": worst.count("warning"),
         "errors": worst.count("error"),
     }
@@ -62,9 +51,9 @@ def _threat(examined: Examined) -> dict[str, Any]:
 def _confirmed(examined: Examined, confirmed: Confirmed) -> dict[str, Any]:
     return {
         "robust_error": {
-            "attacks": shares(~examined.robust(confirmed.eps)),
+            "attacks": shares(~examined.robust_to_attacks(confirmed.eps)),
             confirmed.attack: shares(~confirmed.robust),
-            "worst_case": shares(~examined.worst_case(confirmed.eps)),
+            "worst_case": shares(~examined.robust(confirmed.eps)),
         },
         f"broken_by_{confirmed.attack}_alone": int(examined.missed(confirmed).sum()),
         "broken_by_attacks_alone": int(examined.gained(confirmed).sum()),
@@ -77,10 +66,6 @@ def _fared(validity: Violations) -> dict[str, Any]:
 
 def _certified(evaluation: Evaluation, smoothed: Smoothed) -> dict[str, Any]:
     return {f"{radius:g}": shares(evaluation.certified(smoothed, radius)) for radius in smoothed.radii}
-
-
-def _radii(examined: Examined) -> tuple[float, ...]:
-    return STANDARD_RADII[examined.threat]
 
 
 def _finite(value: float) -> float | None:

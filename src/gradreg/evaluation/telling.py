@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gradreg.diagnosis.flags import Flag
-from gradreg.evaluation.record import STANDARD_RADII, Attacked, Bounded, Confirmed, Examined, Smoothed
+from gradreg.evaluation.record import Bounded, Confirmed, Examined, Smoothed
 from gradreg.evaluation.shares import share_of
-from gradreg.evaluation.summary import mean_distance, robust_error
 from gradreg.norms import ThreatName
 
 Report = Callable[[int, int], None]
@@ -37,13 +36,12 @@ class Teller:
             task = progress.add_task("", total=None)
             yield lambda done, total: progress.update(task, completed=done, total=total)
 
-    def attacked(self, threat: ThreatName, attacked: Attacked) -> None:
+    def attacked(self, examined: Examined, radius: float) -> None:
         """Attacks on a threat are finished."""
-        radius = STANDARD_RADII[threat][min(1, len(STANDARD_RADII[threat]) - 1)]
-        share = robust_error(attacked, radius)
+        share = examined.robust_error(radius)
         self.say(
-            f"attacks {threat}: mean distance {mean_distance(attacked):.3g}, robust error at {radius:.3g}: "
-            f"{100 * share.value:.1f} % (n = {share.n}), {attacked.seconds:.0f} s"
+            f"attacks {examined.threat}: mean distance {examined.mean_distance():.3g}, robust error at {radius:.3g}: "
+            f"{100 * share.value:.1f} % (n = {share.n}), {examined.attacked.seconds:.0f} s"
         )
 
     def bounded(self, threat: ThreatName, bounded: Bounded | None, refusal: str) -> None:
@@ -67,7 +65,7 @@ class Teller:
     def confirmed(self, examined: Examined, confirmed: Confirmed, attacks: str) -> None:
         """AutoAttack at a radius is finished: what it says, and whether the attacks say so too."""
         eps, n = confirmed.eps, len(confirmed.robust)
-        broken = ~confirmed.robust, ~examined.robust(eps), ~examined.worst_case(eps)
+        broken = ~confirmed.robust, ~examined.robust_to_attacks(eps), ~examined.robust(eps)
         by_it, by_us, by_either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
         self.say(
             f"autoattack {examined.threat} at {eps:.3g}: robust error {by_it}, by {attacks} {by_us}, by either "

@@ -51,8 +51,8 @@ def _heuristic(found: Inspection) -> str:
     reached = ", the end of its grid" if bool(found.bound.censored) else ""
     norm = named_threat(found.threat).symbol
     return (
-        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than "
-        f"{norm} {float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
+        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than {norm} "
+        f"{float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
     )
 
 

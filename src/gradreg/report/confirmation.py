@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gradreg.evaluation.record import STANDARD_RADII, Confirmed, Evaluation, Examined
+from gradreg.evaluation.record import Confirmed, Evaluation, Examined
 from gradreg.report.layout import Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, images, number, radius_name, share
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, images, number, radius_name, share
 
 
 def confirmation(evaluations: Sequence[Evaluation]) -> Table:
@@ -46,9 +46,9 @@ def confirmation(evaluations: Sequence[Evaluation]) -> Table:
 def _cells(examined: Examined, confirmed: Confirmed) -> tuple[Cell, ...]:
     attacked, n = examined.attacked, len(confirmed.robust)
     return (
-        share(~examined.robust(confirmed.eps)),
+        share(~examined.robust_to_attacks(confirmed.eps)),
         share(~confirmed.robust),
-        share(~examined.worst_case(confirmed.eps)),
+        share(~examined.robust(confirmed.eps)),
         _count(int(examined.missed(confirmed).sum()), n),
         _count(int(examined.gained(confirmed).sum()), n),
         number(float((attacked.forwards + attacked.backwards).double().mean()), f"n = {n}"),

@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.evaluation.record import STANDARD_RADII, Bounded, Evaluation, Examined, Smoothed
+from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
 from gradreg.norms import ThreatName
 from gradreg.report.compare import cost_ratio, with_distinct_names
-from gradreg.report.numbers import clean_share, within
+from gradreg.report.numbers import STANDARD_RADII, clean_share, within
 
 Kind = Literal["empirical", "omega-bound", "certified"]
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradreg.errors import ConfigError, DataError
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.evaluation.record import Evaluation
 from gradreg.report import plots
 from gradreg.report.compare import check_comparable, cost_ratio, with_distinct_names
+from gradreg.report.numbers import STANDARD_RADII
 from gradreg.storage import replacing
 
 if TYPE_CHECKING:

@@ -4,11 +4,22 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gradreg.bounds.validity import Violations
-from gradreg.evaluation.record import STANDARD_RADII, Attacked, Evaluation, Examined
+from gradreg.evaluation.record import Attacked, Evaluation, Examined
 from gradreg.norms import ThreatName
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, clean_error, count, images, number, radius_name, share, within, word
+from gradreg.report.numbers import (
+    STANDARD_RADII,
+    THREAT_SIGNS,
+    clean_error,
+    count,
+    images,
+    number,
+    radius_name,
+    share,
+    within,
+    word,
+)
 from gradreg.report.paper_tables import CLEAN, HOURS, RATIO
 
 

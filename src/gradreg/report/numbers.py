@@ -8,8 +8,10 @@ from torch import Tensor
 
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import Share, share_of
+from gradreg.norms import THREATS, ThreatName
 from gradreg.report.layout import NOTHING, Cell
 
+STANDARD_RADII: dict[ThreatName, tuple[float, ...]] = {each.name: each.usual_radii for each in THREATS.values()}
 THREAT_SIGNS = {"l1": "l1", "l2": "l2", "linf": "l∞"}
 
 

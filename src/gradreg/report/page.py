@@ -8,13 +8,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.evaluation.record import Evaluation
 from gradreg.report import drawings, making
 from gradreg.report.compare import check_comparable, with_distinct_names
 from gradreg.report.drawings import Group
 from gradreg.report.gallery import walls
 from gradreg.report.layout import Table
-from gradreg.report.numbers import images, significant
+from gradreg.report.numbers import STANDARD_RADII, images, significant
 from gradreg.report.tables import tables
 from gradreg.report.verdict import cards, leaders, sorted_flags
 

@@ -9,10 +9,10 @@ from itertools import combinations
 
 from torch import Tensor
 
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report.layout import Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, count, number, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, count, number, radius_name
 
 
 def paired(evaluations: Sequence[Evaluation]) -> Table:

@@ -6,10 +6,11 @@ the certified error at r those without the right class and a radius ≥ r. Miscl
 
 from collections.abc import Sequence
 
-from gradreg.evaluation.record import STANDARD_RADII, Bounded, Evaluation, Examined, Smoothed
+from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.numbers import (
+    STANDARD_RADII,
     below,
     clean_error,
     images,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation
+from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report.canvas import (
     COLOURS,
@@ -22,7 +22,7 @@ from gradreg.report.canvas import (
     panels_in_a_row,
 )
 from gradreg.report.curves import Curve, Point, curves, frontier, gaps, histogram
-from gradreg.report.numbers import THREAT_SIGNS, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, radius_name
 from gradreg.report.seeds import by_recipe
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def _row(trained: Trained, among: Sequence[Evaluation], threat: ThreatName, radi
         (
             _recipe(each[0]),
             _over_seeds(trained, _clean),
-            _over_seeds(trained, lambda evaluation: _counted(evaluation.threats[threat].robust(radius))),
+            _over_seeds(trained, lambda evaluation: _counted(evaluation.threats[threat].robust_to_attacks(radius))),
             _over_seeds(trained, lambda evaluation: _counted(_by_autoattack(evaluation.threats[threat], radius))),
             _over_seeds(trained, lambda evaluation: _counted(_by_all(evaluation.threats[threat], radius))),
             _mean(hours),
@@ -74,7 +74,7 @@ def _by_autoattack(examined: Examined, radius: float) -> Tensor | None:
 
 def _by_all(examined: Examined, radius: float) -> Tensor | None:
     """Images that neither broke; None if there was only one of them."""
-    return None if _by_autoattack(examined, radius) is None else examined.worst_case(radius)
+    return None if _by_autoattack(examined, radius) is None else examined.robust(radius)
 
 
 def _recipe(evaluation: Evaluation) -> Cell:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradreg.diagnosis.flags import Flag, Severity, verdict
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import ThreatName
 from gradreg.report.axes import distances, percent
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import Cell
-from gradreg.report.numbers import THREAT_SIGNS, clean_error, mean, number, radius_name, within
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, clean_error, mean, number, radius_name, within
 
 Level = Literal["clear", "unknown", "suspicious", "broken"]
 _LEVELS: tuple[Level, ...] = ("clear", "unknown", "suspicious", "broken")

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
-from gradreg.diagnosis.diagnose import EPS
-from gradreg.evaluation.record import STANDARD_RADII, Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.report.numbers import THREAT_SIGNS, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, radius_name
 from gradreg.smoothing.intervals import clopper_pearson
 
 _AUTOATTACK = ("autoattack", "standard")
@@ -45,7 +44,7 @@ def figures(evaluation: Evaluation) -> list[Figure]:
         sign = THREAT_SIGNS[examined.threat]
         found += [
             Figure(f"robust accuracy, {sign} {radius_name(radius)}", examined.robust_accuracy(radius))
-            for radius in STANDARD_RADII[examined.threat]
+            for radius in evaluation.data.usual_radii(examined.threat)
         ]
         found += [
             Figure(
@@ -84,7 +83,7 @@ def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any
 
 
 def _entry(evaluation: Evaluation, examined: Examined, remarks: Remarks) -> dict[str, Any]:
-    radius = EPS[examined.threat]
+    radius = evaluation.data.usual_radius(examined.threat)
     confirmed = [
         share_of(each.robust)
         for each in examined.confirmed
