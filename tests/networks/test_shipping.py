@@ -58,8 +58,8 @@ def shares(evaluation: Evaluation) -> dict[str, str]:
     errors, n = evaluation.clean
     l2, linf = (evaluation.threats[name].attacked.distance for name in ("l2", "linf"))
     right = {"clean accuracy": 1 - errors / n}
-    right |= {f"robust accuracy, l2 {r:g}": float((l2 > r).double().mean()) for r in (0.25, 0.5, 1.0)}
-    right |= {f"robust accuracy, l∞ {r}/255": float((linf > r / 255).double().mean()) for r in (2, 8)}
+    right |= {f"robust accuracy, l2 {r:g}": float((l2 > r).double().mean()) for r in (0.75, 1.5)}
+    right |= {f"robust accuracy, l∞ {r:g}": float((linf > r).double().mean()) for r in (0.05, 0.1)}
     return {what: f"{100 * share:.2f}" for what, share in right.items()}
 
 
