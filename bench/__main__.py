@@ -140,7 +140,7 @@ class Bench:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    run(tyro.cli(Bench, prog="python -m bench", args=arguments))
+    run(Bench, "python -m bench", arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.bounds import Regularity
-from gradreg.cli.inspect import carry_out, chosen
+from gradreg.cli.inspect import Inspect, chosen_image, show
 from gradreg.data import DataSet, Images
 from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.inspection import Inspection, draw, inspect_image
@@ -57,7 +57,7 @@ def distance(plane: Plane, x: Tensor, norm: ThreatName) -> float:
 @pytest.mark.parametrize("norm", THREATS)
 def test_attacks_bounds_and_certificate_of_a_plane(norm: ThreatName, plane: Plane, image: Tensor) -> None:
     exact = distance(plane, image, norm)
-    found = inspect_image(plane, image, threat=norm, n=500)
+    found = inspect_image(plane, image, threat=norm, samples=500)
     assert (found.label, found.prediction, found.classes) == (0, 0, ("0", "1"))
     p = torch.sigmoid(((image - 0.5) * plane.normal).sum())
     assert found.margin == pytest.approx(float(1 - 2 * p), abs=1e-5)
@@ -84,18 +84,18 @@ def test_attacks_bounds_and_certificate_of_a_plane(norm: ThreatName, plane: Plan
 
 @pytest.fixture
 def inspection(plane: Plane, image: Tensor) -> Inspection:
-    return inspect_image(plane, image, attacks=("fmn", "apgd"), n=500, classes=("up", "down"))
+    return inspect_image(plane, image, attacks=("fmn", "apgd"), samples=500, classes=("up", "down"))
 
 
 def test_a_given_regularity_gives_the_bounds(plane: Plane, image: Tensor) -> None:
     """On logits a plane has ω = 0 and L = ‖normal‖, so both bounds are the distance."""
     given = Regularity("l2", "given", plane.normal.norm(), torch.tensor([0.5, 1.0]), torch.zeros(2), scores="logits")
-    found = inspect_image(plane, image, attacks=["fmn"], n=100, regularity=given)
+    found = inspect_image(plane, image, attacks=["fmn"], samples=100, regularity=given)
     assert found.bound is not None
     assert float(found.bound.omega) == pytest.approx(0.1, rel=1e-4)
     assert float(found.bound.lipschitz) == pytest.approx(0.1, rel=1e-4)
     assert "(given)" in summary(found)[1]
-    with pytest.raises(ConfigError, match="regularity is for l2, but the threat is linf"):
+    with pytest.raises(ConfigError, match="regularity must be for linf, the threat; got one for l2"):
         inspect_image(plane, image, threat="linf", regularity=given)
 
 
@@ -134,7 +134,7 @@ def test_the_picture_has_a_row_of_panels_for_each_attack(inspection: Inspection,
 
 def test_colours_are_drawn_as_colours() -> None:
     plane = Plane(torch.ones(3, 6, 6)).eval()
-    found = inspect_image(plane, torch.full((3, 6, 6), 0.55), attacks=["fmn"], n=100)
+    found = inspect_image(plane, torch.full((3, 6, 6), 0.55), attacks=["fmn"], samples=100)
     clean, adversarial, difference = (
         np.asarray(axes.images[0].get_array()) for axes in figure(found).axes if axes.images
     )
@@ -151,7 +151,7 @@ def test_magnification(largest: float, factor: float) -> None:
 
 
 def test_a_misclassified_image_has_nothing_to_find(plane: Plane, image: Tensor) -> None:
-    found = inspect_image(plane, image, 1, attacks=["fmn"], n=100, classes=("up", "down"))
+    found = inspect_image(plane, image, 1, attacks=["fmn"], samples=100, classes=("up", "down"))
     assert found.nearest == 0
     assert found.bound is None
     assert "misclassified as it is" in summary(found)[1]
@@ -164,7 +164,7 @@ def test_a_flat_model_has_neither_adversarial_images_nor_bounds() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return 0 * x.flatten(1)[:, :2] + torch.tensor([0.0, 3.0])
 
-    found = inspect_image(Flat().eval(), torch.full((1, 4, 4), 0.5), attacks=["fmn"], n=200)
+    found = inspect_image(Flat().eval(), torch.full((1, 4, 4), 0.5), attacks=["fmn"], samples=200)
     assert found.nearest == math.inf
     assert found.bound is None
     assert "gradient of exactly zero" in summary(found)[1]
@@ -174,7 +174,7 @@ def test_a_flat_model_has_neither_adversarial_images_nor_bounds() -> None:
 
 def test_the_global_random_stream_is_left_alone(plane: Plane, image: Tensor) -> None:
     before = torch.get_rng_state()
-    one, other = (inspect_image(plane, image, threat="linf", attacks=["square"], n=100, seed=3) for _ in range(2))
+    one, other = (inspect_image(plane, image, threat="linf", attacks=["square"], samples=100, seed=3) for _ in range(2))
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(one.found[0].adversarial, other.found[0].adversarial)
 
@@ -187,14 +187,14 @@ def data() -> DataSet:
 
 
 def test_an_image_by_its_place_or_from_a_file(data: DataSet, tmp_path: Path) -> None:
-    x, y = chosen(data, "2")
+    x, y = chosen_image(data, "2")
     assert y == 1
     assert torch.equal(x, torch.arange(72, 108).view(1, 6, 6) / 255)
-    assert chosen(data, "2", "up")[1] == chosen(data, "2", "0")[1] == 0
+    assert chosen_image(data, "2", "up")[1] == chosen_image(data, "2", "0")[1] == 0
     Image.fromarray(np.arange(72, 108, dtype=np.uint8).reshape(6, 6)).save(tmp_path / "grey.png")
     Image.open(tmp_path / "grey.png").convert("RGB").save(tmp_path / "colour.png")
     for name in ("grey.png", "colour.png"):
-        read, label = chosen(data, str(tmp_path / name))
+        read, label = chosen_image(data, str(tmp_path / name))
         assert label is None
         assert torch.equal(read, x)
 
@@ -210,29 +210,29 @@ def test_bad_images_and_labels_are_one_sentence(data: DataSet, bad_files: dict[s
     for image, label, said in (
         ("3", None, "no test image 3 in steps: it has images 0 to 2"),
         ("0", "sideways", "no class 'sideways': take one of up, down"),
-        (bad_files["large"], None, "is 8×6 pixels, but the model takes 6×6"),
+        (bad_files["large"], None, "must have 6×6 pixels, as the model takes; got 8×6"),
         (bad_files["text"], None, "cannot be decoded as an image"),
         (bad_files["missing"], None, "no image"),
     ):
         with pytest.raises(DataError, match=said) as raised:
-            chosen(data, image, label)
+            chosen_image(data, image, label)
         assert str(raised.value).endswith(".")
 
 
 def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection: Inspection, tmp_path: Path) -> None:
     for wrong, said in (
-        ({"attacks": ["guess"]}, "no attack guess on l2"),
-        ({"attacks": ["polish"]}, "no attack polish"),
-        ({"attacks": []}, "no attack"),
-        ({"classes": ["up"]}, "1 names of classes, but the model has 2"),
+        ({"attacks": ["guess"]}, "attacks must be among .* for l2; got guess"),
+        ({"attacks": ["polish"]}, "got polish"),
+        ({"attacks": []}, "got none"),
+        ({"classes": ["up"]}, "Expected 2 class names, one per logit; got 1"),
         ({"y": 2}, "classes 0 to 1"),
-        ({"x": image[None]}, "one image"),
+        ({"x": image[None]}, "x must be one image"),
         ({"x": image + 1}, "outside the box"),
         ({"threat": "l3"}, "no threat 'l3'"),
         ({"sigma": 0.0}, "sigma is 0.0"),
     ):
         with pytest.raises(GradregError, match=said):
-            inspect_image(plane, **{"x": image, "attacks": ["fmn"], "n": 100, **wrong})  # type: ignore[arg-type]
+            inspect_image(plane, **{"x": image, "attacks": ["fmn"], "samples": 100, **wrong})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"ends in \.png"):
         draw(inspection, tmp_path / "seen.jpg")
 
@@ -241,12 +241,12 @@ def test_the_command(plane: Plane, image: Tensor, tmp_path: Path) -> None:
     shown, output = StringIO(), tmp_path / "seen.png"
     console = Console(file=shown, width=160)
     names = ("up", "down")
-    assert carry_out(plane, image, None, names, output=output, console=console, attacks=["apgd", "fmn"], n=200) == 0
+    show(inspect_image(plane, image, attacks="apgd,fmn", samples=200, classes=names), output, console)
     assert output.is_file()
     text = shown.getvalue()
     assert "down" in text
     assert "0.1" in text
     assert "Heuristic bounds" in text
     assert str(output) in text
-    with pytest.raises(ConfigError, match=r"ends in \.png"):
-        carry_out(plane, image, None, names, output=tmp_path / "seen.gif", console=console)
+    with pytest.raises(ConfigError, match=r"must be a \.png file; got .*seen.gif"):
+        Inspect(image="0", model="cifar10-l2", output=tmp_path / "seen.gif").run()

@@ -38,7 +38,7 @@ class Ledger:
     """The finished parts of one piece of work by name; `with` holds the lock while it is written.
 
     A folder that was begun about something else is refused. Of several processes only the one that `writes` changes
-    anything here, except for files that carry its own rank. Without a folder nothing is kept.
+    anything here, except for parts of its own. Without a folder nothing is kept.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class Ledger:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{path} is of another version of gradreg; delete it to compute it again.") from error
 
-    def save(self, name: str, value: object) -> None:
-        """Finish a part."""
-        if self.writes and self.folder is not None:
+    def save(self, name: str, value: object, *, own: bool = False) -> None:
+        """Finish a part; with `own`, one that no other process works on, whichever process this is."""
+        if self.folder is not None and (self.writes or own):
             plain, tensors = split(value)
             storage.write(self.folder / f"{name}{_DONE}", _KIND, tensors, {"value": plain})
 
-    def once(self, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
+    def once(self, name: str, kind: Any, compute: Callable[[], Any], *, own: bool = False) -> Any:
         """A part as it was kept; computed and kept if it was not."""
         found = self.load(name, kind)
         if found is None:
             found = compute()
-            self.save(name, found)
+            self.save(name, found, own=own)
         return found
 
     def path(self, name: str) -> Path | None:
@@ -148,21 +148,27 @@ def check_same(place: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 @contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process alone. The operating system releases it when the process ends, however it ends."""
+def lock(folder: Path, file: str = "") -> Iterator[None]:
+    """Hold a folder, or one file in it, for this process alone.
+
+    The operating system releases it when the process ends, however it ends.
+    """
+    place = folder / file if file else folder
+    marker = folder / f".{file}{_LOCK}" if file else folder / _LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = FileLock(folder / _LOCK)
+        held = FileLock(marker)
         held.acquire(blocking=False)
     except Timeout:
         raise ConfigError(
-            f"{folder} is being written by another process; wait for it to end, or choose another folder."
+            f"{place} is being written by another process; wait for it to end, or choose another place."
         ) from None
     except OSError as error:
-        raise ConfigError(f"{folder} cannot be written to ({error}); choose another folder.") from error
+        raise ConfigError(f"{place} cannot be written to ({error}); choose another place.") from error
     try:
         yield
     finally:
+        marker.unlink(missing_ok=True)
         held.release()
 
 

@@ -12,10 +12,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import save_model
 
-import gradreg.diagnosis
 from gradreg.cli import evaluate as command
+from gradreg.cli.arguments import parse
 from gradreg.diagnosis import Flag
-from gradreg.errors import ConfigError
 from gradreg.evaluation import load
 from gradreg.models import build
 
@@ -32,27 +31,17 @@ def weights(tmp_path: Path) -> str:
 
 
 def carry_out(model: str, flags: list[Flag], monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[int, str]:
+    """What the command returns and says; options are given as on the command line."""
     text = StringIO()
-    monkeypatch.setattr(gradreg.diagnosis, "diagnose", lambda *_, **__: flags)
-    options: dict[str, Any] = {
-        "data": "mnist5k",
-        "threat": "linf",
-        "images": 2,
-        "attacks": "fmn,deepfool",
-        "regularity": "local",
-        "calibration_images": 640,
-        "smoothing": "",
-        "samples": 100,
-        "seed": 0,
-        "out": None,
-        "device": "cpu",
-        "data_dir": None,
-        "batch_size": 100,
-        "architecture": "small",
-        "options": (),
-        "console": Console(file=text, width=300),
-    }
-    return command.carry_out(model, **(options | changes)), text.getvalue()
+    monkeypatch.setattr("gradreg.evaluation.stages.diagnosis.diagnose", lambda *_, **__: flags)
+    console = changes.pop("console", Console(file=text, width=300))
+    options = {"data": "mnist5k", "threat": "linf", "images": 2, "attacks": "fmn,deepfool", "regularity": "local"}
+    options |= {"samples": 100, "device": "cpu", "architecture": "small", **changes}
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    with pytest.raises(SystemExit) as stop:
+        parse(command.Evaluate, "gradreg evaluate", [model, *arguments]).run(console)
+    assert isinstance(stop.value.code, int)
+    return stop.value.code, text.getvalue()
 
 
 def test_files_words_and_status(weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,29 +102,15 @@ def test_where_results_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert command.default_folder("../my.module:net") == Path("evaluations/..-my.module-net")
 
 
-def test_numbers_are_numbers() -> None:
-    assert command.numbers("0.25, 1") == (0.25, 1.0)
-    assert command.numbers("") == ()
-    with pytest.raises(ConfigError, match="no numbers with commas between"):
-        command.numbers("a,b")
-
-
 @pytest.mark.slow
 def test_torchrun_writes_what_one_process_writes(weights: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom rich.console import Console\n"
-        "from gradreg.cli import evaluate as command\n"
-        "sys.exit(command.carry_out(sys.argv[1], data='mnist5k', threat='l2', images=9, attacks='fmn,deepfool', "
-        "regularity='local', calibration_images=640, smoothing='0.25', samples=100, seed=0, "
-        "out=Path(sys.argv[2]), device='cpu', data_dir=None, batch_size=4, architecture='small', "
-        "options=(), console=Console(width=300)))\n"
-    )
+    options = "--data mnist5k --threat l2 --images 9 --attacks fmn,deepfool --regularity local --smoothing 0.25"
+    options += " --samples 100 --device cpu --batch-size 4 --architecture small"
     outputs = []
     for processes in (1, 2):
         launch = ["-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-        arguments = [str(script), weights, str(tmp_path / str(processes))]
-        done = subprocess.run([sys.executable, *launch, *arguments], capture_output=True, text=True, check=False)
+        what = ["-m", "gradreg", "evaluate", weights, *options.split(), "--out", str(tmp_path / str(processes))]
+        done = subprocess.run([sys.executable, *launch, *what], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
     assert outputs[1].count("attacks l2") == 1

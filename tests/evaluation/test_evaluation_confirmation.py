@@ -15,11 +15,11 @@ from rich.console import Console
 from torch import Tensor, nn
 from toy_autoattack import install
 
-from gradreg.cli import evaluate as command
 from gradreg.data import Images
 from gradreg.errors import ConfigError
-from gradreg.evaluation import confirming, load
-from gradreg.evaluation.telling import Teller
+from gradreg.evaluation import load
+from gradreg.evaluation.reporting import ConsoleReporter
+from gradreg.evaluation.stages import confirmation as confirming
 from gradreg.smoothing.intervals import clopper_pearson
 from handmade import confirmation, confirmed, handmade
 
@@ -125,7 +125,7 @@ def test_a_kill_costs_a_chunk(tmp_path: Path, small_chunks: dict[str, Any], monk
         patch.setattr(reference, "run_standard_evaluation", dying)
         with pytest.raises(Killed):
             quick(tmp_path / "killed", **ASKED, **small_chunks)
-    assert len(list((tmp_path / "killed" / ".state").glob("autoattack.l2.*-of-30.safetensors"))) == 2
+    assert len(list((tmp_path / "killed" / ".state").glob("autoattack.l2.*-of-30.done.safetensors"))) == 2
     monkeypatch.setattr(Path, "replace", dying_rename)
     for kills in range(30):
         left = 2 + kills % 3
@@ -150,8 +150,8 @@ def test_it_is_added_to_what_is_finished(tmp_path: Path, monkeypatch: pytest.Mon
     quick(folder, **whole)
     before, plain = table(folder), facts(folder)
     reference = install(monkeypatch)
-    monkeypatch.setattr("gradreg.evaluation.attacking.attack", forbidden)
-    monkeypatch.setattr("gradreg.evaluation.bounding.estimate_regularity", forbidden)
+    monkeypatch.setattr("gradreg.evaluation.stages.attacks.attack", forbidden)
+    monkeypatch.setattr("gradreg.evaluation.stages.bounds.estimate_regularity", forbidden)
     quick(folder, **whole, autoattack={"l2": [L2]})
     assert len(reference.sizes) == 1
     after = table(folder)
@@ -206,7 +206,7 @@ def test_what_our_attacks_missed_is_counted_and_told() -> None:
     accuracy = examined.robust_accuracy(0.3)
     assert (accuracy.value, accuracy.low, accuracy.high, accuracy.n) == (0.3, *clopper_pearson(3, 10), 10)
     text = StringIO()
-    Teller(Console(file=text, width=300)).confirmed(examined, far, "standard")
+    ConsoleReporter(Console(file=text, width=300)).confirmed(examined, far, "standard")
     assert text.getvalue().splitlines() == [
         "autoattack l2 at 0.3: robust error 40.0 %, by standard 40.0 %, by either 70.0 % (n = 10), 60 s",
         "  AutoAttack broke 2 of 10 images that standard did not: their distances are too long.",
@@ -215,12 +215,15 @@ def test_what_our_attacks_missed_is_counted_and_told() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "another threat": ({"autoattack": {"linf": [0.1]}}, "asked for 'linf', but the evaluation is of l2: examine linf"),
-    "no radius": ({"autoattack": {"l2": [0.0]}}, "radii are above 0 and finite"),
-    "not a number": ({"autoattack": {"l2": [float("nan")]}}, "radii are above 0 and finite"),
+    "another threat": ({"autoattack": {"linf": [0.1]}}, "must confirm threats that are evaluated .l2.; got 'linf'"),
+    "no radius": ({"autoattack": {"l2": [0.0]}}, "radii must be positive and finite"),
+    "not a number": ({"autoattack": {"l2": [float("nan")]}}, "radii must be positive and finite"),
     "twice": ({"autoattack": {"l2": [0.1, 0.1 + 1e-12]}}, "each once"),
-    "no list": ({"autoattack": {"l2": 0.5}}, "gives each threat a list of radii"),
-    "version": ({"autoattack": {"l2": [0.5]}, "autoattack_version": "rand"}, "'rand', but it is one of standard, plus"),
+    "no list": ({"autoattack": {"l2": 0.5}}, "must give each threat a list of radii"),
+    "version": (
+        {"autoattack": {"l2": [0.5]}, "autoattack_version": "rand"},
+        "autoattack_version must be one of standard, plus; got 'rand'",
+    ),
 }
 
 
@@ -234,20 +237,12 @@ def test_bad_radii_are_one_sentence(kind: str) -> None:
 
 
 def test_what_cannot_be_done_is_said_before_the_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradreg.evaluation.attacking.attack", forbidden)
+    monkeypatch.setattr("gradreg.evaluation.stages.attacks.attack", forbidden)
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
-    with pytest.raises(ConfigError, match="not installed: pip install pyautoattack"):
+    with pytest.raises(ConfigError, match="needs a package: pip install pyautoattack"):
         quick(**LIGHT, autoattack={"l2": [0.5]})
     install(monkeypatch)
     three = nn.Sequential(nn.Flatten(), nn.Linear(48, 3)).eval()
     pairs = (part(20, seed=2).floats(), torch.zeros(20).long())
-    with pytest.raises(ConfigError, match="AutoAttack needs 4 classes and the model has 3"):
+    with pytest.raises(ConfigError, match="AutoAttack needs at least 4 classes; the model has 3"):
         quick(**(LIGHT | {"data": pairs}), model=three, autoattack={"l2": [0.5]})
-
-
-def test_radii_as_they_are_typed() -> None:
-    assert command.radii("linf=8/255, l2=0.5,linf = 2/255") == {"linf": [8 / 255, 2 / 255], "l2": [0.5]}
-    assert command.radii("") == {}
-    for text in ("linf", "linf=", "linf=8/", "linf=8/0", "linf=a", "8/255", "linf:0.1"):
-        with pytest.raises(ConfigError, match=r"is no threat and radius to confirm: .* linf=8/255,l2=0.5\.$"):
-            command.radii(text)

@@ -11,7 +11,8 @@ from torch.multiprocessing.spawn import start_processes
 from torch.testing import assert_close
 from toy_autoattack import install
 
-from gradreg.evaluation import confirming, load
+from gradreg.evaluation import load
+from gradreg.evaluation.stages import confirmation as confirming
 from gradreg.processes import leave
 
 SETTINGS: dict[str, Any] = {

@@ -137,7 +137,7 @@ def test_another_evaluations_folder_is_refused(tmp_path: Path) -> None:
         "other calibration images": {"calibration": part(640, seed=9)},
     }
     for sentence, change in cases.items():
-        with pytest.raises(ConfigError, match=rf"begun as another evaluation \({sentence}\): choose another folder"):
+        with pytest.raises(ConfigError, match=rf"was begun with {sentence}; continue it with the same ones"):
             quick(tmp_path / "a", **(light | change))
     with pytest.raises(ConfigError, match="other images, other settings"):
         quick(tmp_path / "a", **(light | {"seed": 1}))

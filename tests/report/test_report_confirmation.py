@@ -1,6 +1,6 @@
 """What AutoAttack says, as a table, in words and as a command; nothing of it where it was not run."""
 
-from gradreg.cli.evaluate import radii
+from gradreg.evaluation import EvaluationOptions
 from gradreg.evaluation.record import Evaluation
 from gradreg.report import making
 from gradreg.report.page import render
@@ -43,7 +43,7 @@ def test_the_command_confirms_at_the_same_radii_to_the_last_digit() -> None:
     words = made.commands[1].split()
     asked = words[words.index("--autoattack") + 1]
     assert asked == "l2=0.30000000000000004,l2=1.0,linf=8/255"
-    assert radii(asked) == {"l2": [odd, 1.0], "linf": [EIGHT]}
+    assert EvaluationOptions(autoattack=asked).confirmations == {"l2": (odd, 1.0), "linf": (EIGHT,)}
     assert words[words.index("--autoattack-version") + 1] == "plus"
     assert dict(made.facts)["AutoAttack"].startswith(
         "plus at l2 0.3 in 60.0 s; plus at l2 1 in 60.0 s; standard at l∞ 8/255"

@@ -21,8 +21,10 @@ from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.run import Attack, Progress, Setup, Step, examine
 from gradreg.attacks.square import square
+from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.fingerprints import images_key
+from gradreg.ledger import check_same, lock
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
@@ -67,17 +69,23 @@ def attack(
         begin = None if start is None else start[rows]
         return examine(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
 
-    same = (plan, norm.name, eps, topk, seed, budget, quantize, images_key(x, y))
-    return _resumed(Path(resume), {"examination": repr(same)}, x, part, setup)
+    about = {
+        "weights": Classifier.of(model).fingerprint(x[:batch_size]),
+        "images": images_key(x, y),
+        "attacks": repr((plan, norm.name)),
+        "settings": repr((eps, topk, seed, budget, quantize)),
+    }
+    path = Path(resume)
+    with lock(path.parent, path.name):
+        return _resumed(path, about, x, part, setup)
 
 
 def _resumed(
     path: Path, about: dict[str, str], x: Tensor, part: Callable[[Tensor], AttackResult], setup: Setup
 ) -> AttackResult:
-    """Examine what the pool in that file does not have yet, and save it after every batch."""
+    """Attack the images that the pool in that file does not have yet, and save it after every batch."""
     pool = Pool.load(path) if path.exists() else Pool(len(x), about)
-    if pool.about != about:
-        raise ConfigError(f"{path} belongs to another examination: delete it, or resume with the same arguments.")
+    check_same(path, pool.about, about)
     # Of nothing, `split` would make one empty part.
     for rows in pool.missing.split(setup.batch_size) if len(pool.missing) else ():
         pool.update(part(rows.to(x.device)), rows)

@@ -1,50 +1,59 @@
-"""The `gradreg` command. Each subcommand is a dataclass of its options; what it does is imported when it runs."""
+"""The `gradreg` command: one file per subcommand, imported when it is asked for, so that `--help` answers at once."""
 
 import sys
-from typing import Annotated, Protocol
+from dataclasses import make_dataclass
+from importlib import import_module
+from typing import Annotated, Any, Protocol, Union
 
 import tyro
 from tyro.conf import subcommand
 
-from gradreg.cli.demo import Demo
-from gradreg.cli.examination import Diagnose, Evaluate, Inspect, Report
-from gradreg.cli.networks import Networks, Ship
-from gradreg.cli.training import Data, Models, Recipes, Runs, Train
 from gradreg.errors import GradregError
 
-Command = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Models, subcommand("models")]
-    | Annotated[Data, subcommand("data")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Recipes, subcommand("recipes")]
-    | Annotated[Runs, subcommand("runs")]
-    | Annotated[Evaluate, subcommand("evaluate")]
-    | Annotated[Diagnose, subcommand("diagnose")]
-    | Annotated[Inspect, subcommand("inspect")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Networks, subcommand("networks")]
-    | Annotated[Ship, subcommand("ship")]
-)
+_ABOUT = "Adversarially robust image classifiers by input gradient regularization, and how robust they really are."
+
+# The module of this package and the class that bear the name, and what the command does.
+_COMMANDS = {
+    "demo": "Train four small networks on real digits, evaluate them and write a report (three to four minutes).",
+    "models": "List the networks that `gradreg.build` knows.",
+    "data": "Show a data set, or copy an image folder with smaller images.",
+    "train": "Train by a recipe and write a run directory.",
+    "recipes": "List the recipes that `gradreg train` knows, or show one.",
+    "runs": "Compare training runs: settings that differ, accuracy, cost.",
+    "evaluate": "Evaluate a model: attacks, bounds, diagnosis, certificates; the same command resumes.",
+    "diagnose": "Test a model for gradient masking and misuse.",
+    "inspect": "Inspect one image: nearest adversarial images, bounds and certificate, as PNG.",
+    "report": "Compare evaluations: an HTML page, or tables and figures.",
+    "networks": "List the trained networks that come with gradreg, or show the card of one.",
+    "ship": "Make a run and its evaluation a network that `gradreg.load` knows by name.",
+}
 
 
 class Subcommand(Protocol):
-    """What all of the above have in common."""
+    """What every command has."""
 
     def run(self) -> None: ...
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
-    given = _with_show(sys.argv[1:] if arguments is None else arguments)
-    command: Subcommand = tyro.cli(Command, prog="gradreg", args=given, description=_ABOUT)
-    run(command)
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in _COMMANDS:
+        name, *rest = given
+        command = _command(name)
+        completed = getattr(command, "completed", list)
+        run(command, f"gradreg {name}", completed(rest))
+    else:
+        # Help, or a word that is no command: their names and what they do are all that is needed.
+        tyro.cli(_listed(), prog="gradreg", args=given, description=_ABOUT)
 
 
-def run(command: Subcommand) -> None:
-    """Carry out a command, with a user's mistake as one sentence."""
+def run(command: type[Subcommand], prog: str, arguments: list[str] | None) -> None:
+    """Parse the arguments of one command and carry it out."""
+    from gradreg.cli.arguments import parse
+
     try:
-        command.run()
+        parse(command, prog, arguments).run()
     except GradregError as mistake:
         sys.stderr.write(f"gradreg: {mistake}\n")
         sys.exit(2)
@@ -52,11 +61,12 @@ def run(command: Subcommand) -> None:
         sys.exit(130)
 
 
-def _with_show(arguments: list[str]) -> list[str]:
-    """`gradreg data NAME` is short for `gradreg data show NAME`."""
-    if arguments[:1] != ["data"] or arguments[1:2] in ([], ["show"], ["resize"], ["-h"], ["--help"]):
-        return arguments
-    return ["data", "show", *arguments[1:]]
+def _command(name: str) -> type[Subcommand]:
+    found: type[Subcommand] = getattr(import_module(f"gradreg.cli.{name}"), name.capitalize())
+    return found
 
 
-_ABOUT = "Adversarially robust image classifiers by input gradient regularization, and how robust they really are."
+def _listed() -> Any:
+    """The commands without their options."""
+    stand_ins = [Annotated[make_dataclass(name, []), subcommand(name, description=d)] for name, d in _COMMANDS.items()]
+    return Union[tuple(stand_ins)]  # noqa: UP007, there is no other way to join types of a list

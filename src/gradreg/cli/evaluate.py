@@ -1,86 +1,52 @@
-"""What `gradreg evaluate` does."""
+"""`gradreg evaluate`."""
 
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from rich.console import Console
 
-from gradreg.bounds.estimate import Method
-from gradreg.config import toml
-from gradreg.config.fractions import fraction
-from gradreg.errors import ConfigError
-from gradreg.evaluation.options import threats_from
-from gradreg.evaluation.record import Evaluation
+from gradreg.cli.arguments import Inline, ModelArguments, ModelName, say
+from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.runner import evaluate
-from gradreg.norms import ThreatName
-from gradreg.processes import joined, speaks
+from gradreg.processes import speaks
 from gradreg.runs.networks import names
-from gradreg.runs.opening import SUFFIX, open_subject
+from gradreg.runs.opening import SUFFIX
 
-# The exit status when something is wrong for certain, in the model's code or in gradreg.
-PROVEN_BUG = 3
+# The exit status when something is certainly wrong, in the model's code or in gradreg.
+_PROVEN_BUG = 3
 
 
-def carry_out(
-    model: str,
-    *,
-    data: str | None,
-    threat: str,
-    images: int,
-    attacks: str,
-    regularity: Method,
-    calibration_images: int,
-    smoothing: str,
-    samples: int,
-    autoattack: str = "",
-    autoattack_version: str = "standard",
-    seed: int,
-    out: Path | None,
-    device: str,
-    data_dir: Path | None,
-    batch_size: int,
-    architecture: str | None,
-    options: Sequence[str],
-    console: Console,
-) -> int:
-    """Evaluate, and return the exit status: 0, 3 if the diagnosis proves a bug, 130 after an interruption."""
-    folder, confirmed = out or default_folder(model), radii(autoattack)
-    with joined(device) as processes:
-        opened = open_subject(
-            model,
-            data,
-            data_dir=data_dir,
-            device=processes.device,
-            architecture=architecture,
-            options=toml.override({}, options),
-        )
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate a model: attacks, bounds, diagnosis and certificates, one row per image; the same command resumes.
+
+    Exit status 0, 3 if the diagnosis proves a bug, 130 after an interruption.
+    """
+
+    model: tyro.conf.Positional[ModelName]
+    named: Annotated[ModelArguments, Inline] = field(default_factory=ModelArguments)
+    options: Annotated[EvaluationOptions, Inline] = field(default_factory=EvaluationOptions)
+    out: Path | None = None
+    """The folder to write; default: RUN/evaluation or evaluations/NAME."""
+
+    def run(self, console: Console | None = None) -> None:
+        console, folder = console or Console(), self.out or default_folder(self.model)
         try:
-            found = evaluate(
-                opened.model,
-                opened.data,
-                threat=threats_from(threat),
-                images=images,
-                attacks=attacks.split(",") if "," in attacks else attacks,
-                regularity=regularity,
-                calibration_images=calibration_images,
-                smoothing=numbers(smoothing),
-                samples=samples,
-                autoattack=confirmed,
-                autoattack_version=autoattack_version,
-                seed=seed,
-                batch_size=batch_size,
-                subject=opened.subject,
-                folder=folder,
-                console=console,
-            )
+            with self.named.opened(self.model) as (opened, _):
+                found = evaluate(
+                    opened.model, opened.data, self.options, subject=opened.subject, folder=folder, console=console
+                )
         except KeyboardInterrupt:
             if speaks():
-                _say(console, f"Interrupted; the same command continues from {folder}.")
-            return 130
-    if speaks():
-        _say(console, f"The evaluation is in {folder}.")
-    return _status(found)
+                say(console, f"Interrupted; the same command continues from {folder}.")
+            sys.exit(130)
+        if speaks():
+            say(console, f"The evaluation is in {folder}.")
+        sys.exit(_PROVEN_BUG if found.proven_wrong() else 0)
 
 
 def default_folder(model: str) -> Path:
@@ -93,33 +59,3 @@ def default_folder(model: str) -> Path:
         return path.parent / f"evaluation-{path.stem}"
     name = path.stem if model.endswith(SUFFIX) else model
     return Path("evaluations") / re.sub(r"[^\w.-]+", "-", name)
-
-
-def numbers(text: str) -> tuple[float, ...]:
-    """Numbers with commas between."""
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigError(f"{text!r} are no numbers with commas between, as in 0.25,0.5.") from None
-
-
-def radii(text: str) -> Mapping[ThreatName, Sequence[float]]:
-    """Radii by threat, as in linf=8/255,l2=0.5; whether they can be confirmed is seen later."""
-    found: dict[str, list[float]] = {}
-    for part in filter(str.strip, text.split(",")):
-        threat, _, radius = part.partition("=")
-        value = fraction(radius)
-        if value is None:
-            raise ConfigError(
-                f"{part.strip()!r} is no threat and radius to confirm: write them as in --autoattack linf=8/255,l2=0.5."
-            )
-        found.setdefault(threat.strip(), []).append(value)
-    return found  # type: ignore[return-value]
-
-
-def _status(evaluation: Evaluation) -> int:
-    return PROVEN_BUG if evaluation.proven_wrong() else 0
-
-
-def _say(console: Console, sentence: str) -> None:
-    console.print(sentence, highlight=False, soft_wrap=True, markup=False)

@@ -1,27 +1,62 @@
 """`gradreg inspect`: which image is meant, and its inspection as a picture and a table."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import torch
+import tyro
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from gradreg.bounds import Regularity
+from gradreg.cli.arguments import Inline, ModelArguments, ModelName
 from gradreg.data import DataSet
 from gradreg.data.decode import as_rgb, need_pillow
 from gradreg.errors import ConfigError, DataError
 from gradreg.inspection.figure import draw, summary
 from gradreg.inspection.image import Inspection, inspect_image
-from gradreg.norms import ThreatName
-from gradreg.norms import threat as named_threat
-from gradreg.penalty.passes import Model
-from gradreg.runs.opening import opened_on
+from gradreg.inspection.options import InspectionOptions
+from gradreg.norms import THREATS
 
 
-def chosen(data: DataSet, image: str, label: str | None = None) -> tuple[Tensor, int | None]:
+@dataclass(frozen=True, kw_only=True)
+class Inspect:
+    """Inspect one image: its nearest adversarial image by each attack, its bounds and its certificate, as PNG."""
+
+    image: tyro.conf.Positional[str]
+    """The path of an image of the model's input size, or a position in the test set."""
+    model: ModelName
+    named: Annotated[ModelArguments, Inline] = field(default_factory=ModelArguments)
+    options: Annotated[InspectionOptions, Inline] = field(default_factory=InspectionOptions)
+    label: str | None = None
+    """The true class, by name or number; default: the test set's, or for a file the model's own answer."""
+    regularity: Path | None = None
+    """A saved Regularity for the bounds; default: estimated around the image."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("inspection.png")
+
+    def run(self) -> None:
+        if self.output.suffix.lower() != ".png":
+            raise ConfigError(f"The output must be a .png file; got {self.output}.")
+        known = None if self.regularity is None else Regularity.load(self.regularity)
+        with self.named.opened(self.model) as (opened, device):
+            x, y = chosen_image(opened.data, self.image, self.label)
+            found = inspect_image(
+                opened.model, x.to(device), y, self.options, regularity=known, classes=opened.data.classes
+            )
+        show(found, self.output, Console())
+
+
+def show(found: Inspection, output: Path, console: Console) -> None:
+    """Draw the picture, and print the table and what it says."""
+    draw(found, output)
+    console.print(_table(found))
+    for line in (*summary(found), f"The picture is {output}."):
+        console.print(line, highlight=False)
+
+
+def chosen_image(data: DataSet, image: str, label: str | None = None) -> tuple[Tensor, int | None]:
     """The image that the command line names, by its position in the test set or as a file, and its label if known.
 
     A file must have the size that the model takes: a resized image would be another image.
@@ -60,62 +95,14 @@ def _decoded(path: Path, wanted: tuple[int, ...]) -> Tensor:
     x = pixels.permute(2, 0, 1) if pixels.ndim == 3 else pixels[None]
     if tuple(x.shape) != wanted:
         raise DataError(
-            f"{path} is {x.shape[2]}×{x.shape[1]} pixels, but the model takes {wanted[2]}×{wanted[1]}: resize it "
-            "yourself, since that changes what is examined."
+            f"{path} must have {wanted[2]}×{wanted[1]} pixels, as the model takes; got {x.shape[2]}×{x.shape[1]}. "
+            "Resize it yourself, since that changes the image that is inspected."
         )
     return x
 
 
-def inspect_named(
-    image: str,
-    model: str,
-    *,
-    data: str | None,
-    label: str | None,
-    device: str,
-    data_dir: Path | None,
-    architecture: str | None,
-    options: Sequence[str],
-    **rest: Any,
-) -> int:
-    """`carry_out` for what a command line names, as `gradreg evaluate` takes it."""
-    with opened_on(device, model, data, data_dir, architecture, options) as (opened, place):
-        x, y = chosen(opened.data, image, label)
-        return carry_out(opened.model, x.to(place), y, opened.data.classes, **rest)
-
-
-def carry_out(
-    model: Model,
-    x: Tensor,
-    y: int | None,
-    classes: Sequence[str],
-    *,
-    output: Path,
-    console: Console,
-    threat: ThreatName = "l2",
-    attacks: Sequence[str] | None = None,
-    sigma: float = 0.25,
-    n: int = 10_000,
-    regularity: Path | None = None,
-    seed: int = 0,
-) -> int:
-    """`gradreg inspect`: the picture, and its figures as a table; 0 is the exit status of a job done."""
-    if output.suffix.lower() != ".png":
-        raise ConfigError(f"{output} is to be a picture: give it a name that ends in .png.")
-    known = None if regularity is None else Regularity.load(regularity)
-    found = inspect_image(
-        model, x, y, threat=threat, attacks=attacks, sigma=sigma, n=n, regularity=known, classes=classes, seed=seed
-    )
-    draw(found, output)
-    console.print(_table(found))
-    for line in summary(found):
-        console.print(line, highlight=False)
-    console.print(f"The picture is {output}.", highlight=False)
-    return 0
-
-
 def _table(found: Inspection) -> Table:
-    table = Table(title=f"nearest adversarial images, {named_threat(found.threat).symbol}", title_style="")
+    table = Table(title=f"nearest adversarial images, {THREATS[found.threat].symbol}", title_style="")
     for heading in ("attack", "distance", "taken for", "forwards", "backwards"):
         table.add_column(heading, justify="left" if heading in ("attack", "taken for") else "right")
     for one in found.ranked:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,20 +12,16 @@ from gradreg.attacks import AttackResult
 from gradreg.attacks.run import Progress
 from gradreg.bounds import Bound
 from gradreg.classifier import Classifier
+from gradreg.config.options import options_of, takes
 from gradreg.diagnosis import contests, slopes, usage
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.claims import Claims, smoothed_certificates
 from gradreg.diagnosis.contests import Contest
 from gradreg.diagnosis.flags import Flag, left_out, make
-from gradreg.errors import ConfigError, DataError, ModelError
-from gradreg.norms import Threat, ThreatName
-from gradreg.norms import threat as named_threat
+from gradreg.diagnosis.options import DiagnosisOptions
+from gradreg.errors import DataError, ModelError
 from gradreg.penalty.passes import Model, RandomState
 from gradreg.smoothing import Certificates
-
-# Radii that papers report; only a choice, and too small for digits, whose models are defended for more.
-# Rates of masking are large or nothing, so this many images show it.
-IMAGES = 128
 
 # These need no radius, and so make sense for pixels in any units and for a model that rolls dice.
 POINTWISE: dict[str, Callable[[Case], Flag]] = {
@@ -42,42 +39,37 @@ SIMPLE = ("clean-accuracy", "randomised", "probabilities", "optimises-inside")
 TOTAL = 3 + len(SIMPLE) + len(POINTWISE) + len(NEARBY) + len(contests.TESTS) + 1
 
 
+@takes(DiagnosisOptions)
 def diagnose(
     model: Model,
     x: Tensor,
     y: Tensor,
+    options: DiagnosisOptions | None = None,
     *,
-    threat: ThreatName | Threat = "linf",
-    eps: float | None = None,
-    topk: int = 1,
-    seed: int = 0,
     attack_result: AttackResult | None = None,
     sound: Tensor | None = None,
     bound: Bound | None = None,
     certificates: Certificates | None = None,
-    images: int = IMAGES,
-    batch_size: int = 256,
     progress: Progress | None = None,
+    **keywords: Any,
 ) -> list[Flag]:
     """A flag for every test, "info" where it was passed; the first `images` images are looked at.
 
     What an attack refuses (train mode, probabilities, pixels outside the box, …) becomes a flag here. What was found
     by an attack, proved (`sound`), or estimated (`bound`) about all the images is compared with adversarial images.
     """
-    norm, classifier = named_threat(threat), Classifier.of(model)
-    eps = norm.usual_radius if eps is None else float(eps)
-    if not eps > 0 or images < 1 or batch_size < 1:
-        raise ConfigError(f"eps is {eps}, images {images} and batch_size {batch_size}, but they are all positive.")
+    chosen = options_of(DiagnosisOptions, options, keywords)
+    norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
     _check(x, y)
     claims = Claims(attack_result, sound, bound)
     claims.check(len(x), norm.name, topk)
     x, y = x.detach(), y.long()
     tally = _Tally(progress)
     tally.add(usage.train_mode(classifier))
-    build = partial(Case, threat=norm, eps=eps, topk=topk, seed=seed, batch_size=batch_size)
+    build = partial(Case, threat=norm, eps=chosen.radius, topk=topk, seed=chosen.seed, batch_size=chosen.batch_size)
     # A model that rolls dice takes them from the global stream, which stands where it stood afterwards.
     with RandomState.now(x.device).replayed(), usage.eval_mode(classifier):
-        _examine(classifier, x, y, min(images, len(x)), build, claims, tally)
+        _examine(classifier, x, y, min(chosen.images, len(x)), build, claims, tally)
     if certificates is not None:
         tally.add(smoothed_certificates(certificates))
     return tally.finish()

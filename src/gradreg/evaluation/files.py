@@ -48,7 +48,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
             storage.write(place / GALLERY, _GALLERY_KIND, pictures, {TABLE: checksum})
         else:
             (place / GALLERY).unlink(missing_ok=True)
-        _replace(place / FACTS, dumps(content))
+        storage.write_json(place / FACTS, content)
     except OSError as error:
         raise DataError(f"The evaluation could not be written to {place} ({error}): choose another folder.") from error
 
@@ -69,13 +69,6 @@ def load(path: str | os.PathLike[str]) -> Evaluation:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(f"{place / FACTS} is damaged ({type(error).__name__}: {error}): evaluate again.") from error
     return evaluation
-
-
-def dumps(content: Any) -> bytes:
-    """Indented JSON. What UTF-8 cannot hold (half a surrogate pair, from a file's name) is escaped as JSON does it."""
-    return (json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
-        "utf-8", "backslashreplace"
-    )
 
 
 def _facts(place: Path) -> dict[str, Any]:

@@ -1,109 +1,172 @@
-"""What is examined and how thoroughly; refused before any work is done if it cannot mean anything."""
+"""What is evaluated and how thoroughly. Refused before any work is done if it cannot mean anything."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import get_args
+from typing import Literal, get_args
 
 from gradreg.attacks.suite import ATTACKS, MINIMAL
 from gradreg.bounds.estimate import Method
+from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, ThreatName
 from gradreg.smoothing.certificates import Settings as SmoothingSettings
 
-# Radii at which the smoothed classifier is certified.
-RADII = tuple(step / 4 for step in range(1, 9))
-
 # AutoAttack's third version is for randomised models, which are refused.
-AUTOATTACK_VERSIONS = ("standard", "plus")
+AutoAttackVersion = Literal["standard", "plus"]
+
+Numbers = str | Sequence[float]
+"""Numbers, or a text with commas between them: "0.25,0.5"."""
+Names = str | Sequence[str]
+"""Names, or a text with commas between them: "l2,linf"."""
+Radii = str | Mapping[str, Sequence[float]]
+"""Radii by threat, or a text: "linf=8/255,l2=0.5"."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """The settings of an evaluation, checked."""
+@dataclass(frozen=True, kw_only=True)
+class EvaluationOptions:
+    """Options of an evaluation, the same in Python and on the command line."""
 
-    threats: tuple[ThreatName, ...]
-    attacks: str | tuple[str, ...] = "standard"
+    threat: Names = ("l2", "linf")
+    """Threats to evaluate, comma-separated: l2, linf, l1."""
+    images: int = 1000
+    """Random test images to evaluate on; all of them if there are fewer."""
+    attacks: Names = "standard"
+    """A suite (standard, paper or quick), or comma-separated attacks."""
     regularity: Method = "ascent"
-    smoothing: tuple[float, ...] = ()
+    """How L and ω of the bounds are estimated."""
+    calibration_images: int = 640
+    """Training images to estimate them on; at least 160 for a useful fit."""
+    smoothing: Numbers | None = None
+    """Noise levels σ to certify with, as 0.25,0.5; default: none."""
     alpha: float = 0.001
+    """Probability that a certificate is wrong."""
     samples: int = 100_000
-    radii: tuple[float, ...] = RADII
-    seed: int = 0
-    batch_size: int = 100
+    """Noisy images per certificate, at most."""
+    radii: Numbers = tuple(step / 4 for step in range(1, 9))
+    """l2 radii that certificates are tested at, ascending."""
     diagnosis: bool = True
-    autoattack: Mapping[ThreatName, tuple[float, ...]] = field(default_factory=dict)
-    """Radii of each threat at which the reference AutoAttack is asked too."""
-    autoattack_version: str = "standard"
+    """Test for gradient masking."""
+    autoattack: Radii | None = None
+    """Radii to confirm with the reference AutoAttack, as linf=8/255,l2=0.5: needs pyautoattack, and much time."""
+    autoattack_version: AutoAttackVersion = "standard"
+    """Which set of attacks the reference runs."""
+    seed: int = 0
+    """Of the choice of images, the attacks and the estimates."""
+    batch_size: int = 100
+    """Images per forward; results do not depend on it."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.threats if name not in THREATS]
-        if unknown or not self.threats or len(set(self.threats)) < len(self.threats):
+        threats = self.threats
+        if not threats or any(name not in THREATS for name in threats) or len(set(threats)) < len(threats):
+            raise ConfigError(f"threat must be one or more of {', '.join(THREATS)}, each once; got {list(threats)}.")
+        chosen = self.attacks_chosen
+        if not isinstance(chosen, str) and (not chosen or any(name not in ATTACKS for name in chosen)):
             raise ConfigError(
-                f"threat is {list(self.threats)}, but it is one or more of {', '.join(THREATS)}, each once."
+                f"attacks must be a suite ({', '.join(MINIMAL)}) or a list of attacks ({', '.join(ATTACKS)}); got "
+                f"{self.attacks!r}."
             )
-        names = [self.attacks] if isinstance(self.attacks, str) else list(self.attacks)
-        known = MINIMAL if isinstance(self.attacks, str) else ATTACKS
-        if not names or any(name not in known for name in names):
-            raise ConfigError(
-                f"attacks is {self.attacks!r}, but it is a suite ({', '.join(MINIMAL)}) or a list of attacks "
-                f"({', '.join(ATTACKS)})."
+        for name, value, choices in (
+            ("regularity", self.regularity, get_args(Method)),
+            ("autoattack_version", self.autoattack_version, get_args(AutoAttackVersion)),
+        ):
+            if value not in choices:
+                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+        for name in ("images", "calibration_images", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        if len(set(self.sigmas)) < len(self.sigmas):
+            raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
+        for sigma in self.sigmas:
+            SmoothingSettings(
+                sigma, self.alpha, self.samples, 1, self.certified_radii, "sequential", 1, self.seed, False
             )
-        if self.regularity not in get_args(Method):
-            raise ConfigError(f"regularity is {self.regularity!r}, but it is one of {', '.join(get_args(Method))}.")
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size is {self.batch_size}, but it is at least 1.")
-        if len(set(self.smoothing)) < len(self.smoothing):
-            raise ConfigError(f"smoothing is {list(self.smoothing)}, but each σ is certified once.")
-        for sigma in self.smoothing:
-            SmoothingSettings(sigma, self.alpha, self.samples, 1, self.radii, "sequential", 1, self.seed, False)
-        self._check_autoattack()
+        self._check_confirmations()
 
-    def _check_autoattack(self) -> None:
-        others = [threat for threat in self.autoattack if threat not in self.threats]
-        if others:
-            raise ConfigError(
-                f"autoattack is asked for {others[0]!r}, but the evaluation is of {' and '.join(self.threats)}: "
-                f"examine {others[0]} too (--threat), or leave it out."
-            )
-        for threat, radii in self.autoattack.items():
-            # As they are named in the table.
+    def _check_confirmations(self) -> None:
+        for threat, radii in self.confirmations.items():
+            if threat not in self.threats:
+                raise ConfigError(
+                    f"autoattack must confirm threats that are evaluated ({', '.join(self.threats)}); got {threat!r}: "
+                    "add it to threat, or leave it out."
+                )
+            # Distinct as the table names them.
             distinct = {f"{radius:g}" for radius in radii}
             if len(distinct) < len(radii) or not all(0 < radius < math.inf for radius in radii):
                 raise ConfigError(
-                    f"autoattack is to confirm {threat} at {list(radii)}, but radii are above 0 and finite, each once."
+                    f"autoattack radii must be positive and finite, each once; got {threat}: {list(radii)}."
                 )
-        if self.autoattack_version not in AUTOATTACK_VERSIONS:
-            raise ConfigError(
-                f"autoattack_version is {self.autoattack_version!r}, but it is one of {', '.join(AUTOATTACK_VERSIONS)}."
-            )
+
+    @property
+    def threats(self) -> tuple[ThreatName, ...]:
+        """By name."""
+        return tuple(_names(self.threat))  # type: ignore[arg-type]
+
+    @property
+    def attacks_chosen(self) -> str | tuple[str, ...]:
+        """A suite by name, or attacks by theirs."""
+        names = _names(self.attacks)
+        return names[0] if len(names) == 1 and names[0] in MINIMAL else names
 
     @property
     def attacks_name(self) -> str:
         """The suite, or the attacks with commas between."""
-        return self.attacks if isinstance(self.attacks, str) else ",".join(self.attacks)
+        return ",".join(_names(self.attacks))
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """Noise levels of the smoothed classifiers."""
+        return _numbers("smoothing", self.smoothing or ())
+
+    @property
+    def certified_radii(self) -> tuple[float, ...]:
+        """Where certificates are tested."""
+        return _numbers("radii", self.radii)
+
+    @property
+    def confirmations(self) -> dict[ThreatName, tuple[float, ...]]:
+        """Radii of each threat at which the reference AutoAttack is run too."""
+        given = _radii_by_threat(self.autoattack) if isinstance(self.autoattack, str) else self.autoattack or {}
+        try:
+            return {threat: tuple(float(radius) for radius in radii) for threat, radii in given.items()}  # type: ignore[misc]
+        except (AttributeError, TypeError, ValueError):
+            raise ConfigError(
+                f"autoattack must give each threat a list of radii, as {{'linf': [8 / 255]}} or linf=8/255,l2=0.5; got "
+                f"{self.autoattack!r}."
+            ) from None
 
     def key(self) -> str:
-        """What every stage depends on; a threat, a σ or a confirmation more leaves finished stages as they are."""
+        """What every stage depends on; one more threat, σ or confirmation leaves finished stages as they are."""
         return repr((self.attacks_name, self.regularity, self.seed))
 
     def smoothing_key(self, sigma: float) -> str:
         """What certificates depend on besides."""
-        return blake2b(repr((sigma, self.alpha, self.samples, self.radii)).encode(), digest_size=4).hexdigest()
+        settings = repr((sigma, self.alpha, self.samples, self.certified_radii))
+        return blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
-def threats_from(threat: ThreatName | str | Sequence[str]) -> tuple[ThreatName, ...]:
-    """Threats by name, alone, with commas between, or as a sequence; whether they exist is seen later."""
-    names = threat.split(",") if isinstance(threat, str) else threat
-    return tuple(name.strip() for name in names)  # type: ignore[misc]
+def _names(given: Names) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (given.split(",") if isinstance(given, str) else given))
 
 
-def radii_from(autoattack: Mapping[ThreatName, Sequence[float]] | None) -> dict[ThreatName, tuple[float, ...]]:
-    """The radii to confirm by threat; whether they can be is seen later."""
+def _numbers(name: str, given: Numbers) -> tuple[float, ...]:
+    parts = [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
     try:
-        return {threat: tuple(float(radius) for radius in radii) for threat, radii in (autoattack or {}).items()}
-    except (AttributeError, TypeError, ValueError):
-        raise ConfigError(
-            f"autoattack is {autoattack!r}, but it gives each threat a list of radii, as in {{'linf': [8 / 255]}}."
-        ) from None
+        found = [fraction(part) if isinstance(part, str) else float(part) for part in parts]
+    except (TypeError, ValueError):
+        found = [None]
+    if None in found:
+        raise ConfigError(f"{name} must be comma-separated numbers such as 0.25,0.5; got {given!r}.")
+    return tuple(number for number in found if number is not None)
+
+
+def _radii_by_threat(text: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for part in filter(str.strip, text.split(",")):
+        threat, _, radius = part.partition("=")
+        value = fraction(radius)
+        if value is None:
+            raise ConfigError(f"autoattack must be threats with radii such as linf=8/255,l2=0.5; got {part.strip()!r}.")
+        found.setdefault(threat.strip(), []).append(value)
+    return found

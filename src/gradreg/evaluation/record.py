@@ -7,15 +7,18 @@ that they cannot disagree.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import torch
-from torch import Tensor
+from torch import Tensor, device
 
+import gradreg
 from gradreg.bounds.validity import Violations, violations
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import THREATS, ThreatName, robust_at
+from gradreg.provenance import commit, hardware
 from gradreg.runs.subject import Subject
 
 
@@ -62,6 +65,12 @@ class Origin:
     machine: str
     created: str
     """UTC, ISO 8601."""
+
+    @classmethod
+    def now(cls, place: device) -> "Origin":
+        """This code on this machine, now."""
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(gradreg.__version__, torch.__version__, commit(), hardware(place), created)
 
 
 @dataclass(frozen=True)

@@ -1,55 +1,72 @@
-"""What the stages of an evaluation share: the model, the images, and how processes put their parts together."""
+"""What the stages of an evaluation share: the model, the images, the ledger, and how processes divide the work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gradreg.classifier import Classifier
-from gradreg.evaluation.material import Material
-from gradreg.evaluation.options import Options
-from gradreg.evaluation.state import State
-from gradreg.evaluation.telling import Teller
+from gradreg.evaluation.inputs import Inputs
+from gradreg.evaluation.options import EvaluationOptions
+from gradreg.evaluation.reporting import ConsoleReporter, Progress
+from gradreg.ledger import Ledger
 from gradreg.processes import Processes
 
 
 @dataclass(frozen=True)
-class Work:
-    """One evaluation as one process sees it.
+class Columns:
+    """One value per image for everything that a stage found, and the seconds it took."""
 
-    What is shared out is put together by adding: every process fills in its own rows and leaves the others zero. A
-    stage that is finished already is the first process's share alone.
-    """
+    values: dict[str, Tensor]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """One evaluation as one process sees it."""
 
     classifier: Classifier
-    material: Material
-    options: Options
+    inputs: Inputs
+    options: EvaluationOptions
     processes: Processes
-    state: State
-    teller: Teller
+    ledger: Ledger
+    reporter: ConsoleReporter
 
     @property
     def rows(self) -> Tensor:
-        """The images that fall to this process."""
-        return torch.arange(self.processes.rank, len(self.material.x), self.processes.world)
+        """The images that this process evaluates."""
+        return torch.arange(self.processes.rank, len(self.inputs.x), self.processes.world)
 
-    def mine(self, stage: str) -> str:
-        """The name of a file that no other process writes."""
+    def own(self, stage: str) -> str:
+        """The name of a file for unfinished work that no other process writes."""
         return f"{stage}.{self.processes.rank}-of-{self.processes.world}.safetensors"
 
-    def together(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The sum of all processes' shares, on the CPU."""
+    def per_image(
+        self, stage: str, title: str, blank: dict[str, Tensor], fill: Callable[[dict[str, Tensor], Progress], None]
+    ) -> Columns:
+        """The columns of a stage, as the ledger has them or filled in by all processes together.
+
+        Processes are put together by adding: each fills in its own rows of `blank` and leaves the others zero. A stage
+        that is finished already is the first process's contribution alone.
+        """
+        done: Columns | None = self.ledger.load(stage, Columns) if self.processes.first else None
+        finished, timer = self.agreed(done is not None), self.ledger.timer(stage)
+        if not finished:
+            with self.reporter.bar(title) as progress:
+                fill(blank, timer.watching(progress))
         device = self.processes.device
-        return {name: self.processes.sum(part.to(device)).cpu() for name, part in parts.items()}
+        mine = blank if done is None else done.values
+        whole = {name: self.processes.sum(mine[name].to(device)).cpu() for name in blank}
+        found = Columns(whole, timer.seconds if done is None else done.seconds)
+        if not finished:
+            self.ledger.save(stage, found)
+            # Only then drop unfinished work, also that of an earlier try with another number of processes.
+            self.processes.wait()
+            self.ledger.drop(f"{stage}.*-of-*.safetensors")
+        return found
 
     def agreed(self, finished: bool) -> bool:
-        """Whether the first process found the stage finished; the others may see its files later than it does."""
+        """Whether the first process found a stage finished; the others may see its files later than it does."""
         flag = torch.tensor(int(finished and self.processes.first), device=self.processes.device)
         return bool(self.processes.sum(flag))
-
-    def finish(self, stage: str, value: object) -> None:
-        """Save the whole, and only then drop the shares, also those of an earlier try with another number of them."""
-        self.state.save(stage, value)
-        self.processes.wait()
-        for share in self.state.folder.glob(f"{stage}.*-of-*.safetensors"):
-            share.unlink(missing_ok=True)

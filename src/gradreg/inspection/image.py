@@ -3,18 +3,19 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradreg.attacks import attack
-from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regularity
 from gradreg.classifier import Classifier
+from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
+from gradreg.inspection.options import InspectionOptions
 from gradreg.losses import probability_margin
 from gradreg.norms import ThreatName
-from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 from gradreg.smoothing import Certificates, certify
 
@@ -65,45 +66,37 @@ class Inspection:
         return sorted(self.found, key=lambda one: one.distance)
 
 
+@takes(InspectionOptions)
 def inspect_image(
     model: Model,
     x: Tensor,
     y: int | None = None,
+    options: InspectionOptions | None = None,
     *,
-    threat: ThreatName = "l2",
-    attacks: Sequence[str] | None = None,
-    sigma: float = 0.25,
-    n: int = 10_000,
     regularity: Regularity | None = None,
     classes: Sequence[str] | None = None,
-    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    **keywords: Any,
 ) -> Inspection:
-    """Examine one image, (channels, height, width) in [0, 1]; without `y` the model's own answer is the label.
+    """Inspect one image, (channels, height, width) in [0, 1]; without `y` the model's own answer is the label.
 
-    `attacks` are names, None: all that know the threat; each is run by itself, and polished. The bounds rest on
-    `regularity`, None: on the "local" estimate around the image. The certificate takes at most `n` noisy images.
+    Options are an `InspectionOptions`, or its fields as keywords. Each attack is run by itself, and polished. The
+    bounds use `regularity`; default: the "local" estimate around the image.
     """
-    classifier, norm = Classifier.of(model), named_threat(threat)
+    chosen = options_of(InspectionOptions, options, keywords)
+    classifier, norm, seed = Classifier.of(model), chosen.norm, chosen.seed
     if x.ndim != 3:
-        raise DataError(f"x has shape {tuple(x.shape)}, but it is one image, (channels, height, width).")
+        raise DataError(f"x must be one image, (channels, height, width); got shape {tuple(x.shape)}.")
     if regularity is not None and regularity.threat != norm.name:
-        raise ConfigError(
-            f"The regularity is for {regularity.threat}, but the threat is {norm.name}: estimate another."
-        )
-    known = [name for name, one in ATTACKS.items() if one.claims and norm.name in one.threats]
-    names = known if attacks is None else list(attacks)
-    wrong = [name for name in names if name not in known]
-    if wrong or not names:
-        raise ConfigError(f"There is no attack {', '.join(wrong)} on {norm.name}: there are {', '.join(known)}.")
-    image = x[None]
+        raise ConfigError(f"regularity must be for {norm.name}, the threat; got one for {regularity.threat}.")
+    names, image = chosen.attack_names, x[None]
     logits = classifier.check(image, torch.zeros(1, dtype=torch.int64, device=x.device))
     prediction = int(logits.argmax())
     label = torch.tensor([prediction if y is None else y], device=x.device)
     classifier.check(image, label)
     shown = tuple(classes) if classes is not None else tuple(map(str, range(logits.shape[1])))
     if len(shown) != logits.shape[1]:
-        raise DataError(f"There are {len(shown)} names of classes, but the model has {logits.shape[1]}.")
+        raise DataError(f"Expected {logits.shape[1]} class names, one per logit; got {len(shown)}.")
 
     value, gradient = classifier.loss_and_gradient(image, label, probability_margin)
     found = []
@@ -124,7 +117,7 @@ def inspect_image(
         found=tuple(found),
         bound=bound,
         refusal=refusal,
-        certificate=certify(classifier, image, sigma=sigma, n=n, seed=seed),
+        certificate=certify(classifier, image, sigma=chosen.sigma, n=chosen.samples, seed=seed),
     )
 
 

@@ -4,7 +4,8 @@ The smoothed classifier answers with the class that the base classifier gives mo
 its answer with probability p > ½, it is so for all images within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -18,9 +19,10 @@ from torch import Tensor
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys, joint_key
+from gradreg.ledger import check_same, lock
 from gradreg.penalty.passes import Model
 from gradreg.smoothing import rules
-from gradreg.smoothing.certificates import Certificates, Settings, settings_from
+from gradreg.smoothing.certificates import Certificates, Settings
 from gradreg.smoothing.sampling import Request, Sampler, Stage
 from gradreg.storage import read, write
 
@@ -28,6 +30,8 @@ Progress = Callable[[int, int], None]
 Ints = NDArray[np.int64]
 
 _SAVE_EVERY = 30.0  # seconds
+_STATE = "certification state"
+_COUNTS = ("guess", "stages", "hits", "best", "done")
 _SELECTION = {"sequential": 32, "cohen": 100}
 
 
@@ -82,22 +86,30 @@ def certify(
     rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
     keys = image_keys(x).tolist()
     mine = range(shard[0], len(x), shard[1])
-    tally = _Tally.load(state, settings, keys, mine) if state is not None and Path(state).exists() else None
-    if tally is None:
-        tally = _Tally.new(settings, keys, mine, labels)
-
+    tally = _Tally.new(settings, keys, mine, labels)
     sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, seed, batch_size)
-    saved = monotonic()
-    try:
-        for done, _ in enumerate(sampler.run(tally.first(rule), lambda stage: tally.decide(stage, rule)), 1):
-            if progress is not None:
-                progress(tally.done_before + done, len(mine))
-            if state is not None and monotonic() - saved > _SAVE_EVERY:
-                tally.save(state)
-                saved = monotonic()
-    finally:
-        if state is not None:
-            tally.save(state)
+    path = None if state is None else Path(state)
+    about = {
+        "weights": classifier.fingerprint(x[:batch_size]),
+        "images": tally.images,
+        "labels": "" if labels is None else joint_key(labels.tolist()),
+        "settings": repr(settings),
+        "shard": repr(shard),
+    }
+    with nullcontext() if path is None else lock(path.parent, path.name):
+        if path is not None and path.exists():
+            tally.resume(path, about)
+        saved = monotonic()
+        try:
+            for done, _ in enumerate(sampler.run(tally.first(rule), lambda stage: tally.decide(stage, rule)), 1):
+                if progress is not None:
+                    progress(tally.done_before + done, len(mine))
+                if path is not None and monotonic() - saved > _SAVE_EVERY:
+                    tally.save(path, about)
+                    saved = monotonic()
+        finally:
+            if path is not None:
+                tally.save(path, about)
     return tally.certificates(rule, x.device)
 
 
@@ -160,23 +172,15 @@ class _Tally:
             images=self.images,
         )
 
-    def save(self, path: str | Path) -> None:
-        names = ("index", "guess", "stages", "hits", "best", "done")
-        tensors = {name: torch.from_numpy(getattr(self, name)) for name in names}
-        write(path, "certification state", tensors, {"settings": vars(self.settings), "images": self.images})
+    def save(self, path: Path, about: Mapping[str, str]) -> None:
+        write(path, _STATE, {name: torch.from_numpy(getattr(self, name)) for name in _COUNTS}, {"about": about})
 
-    @classmethod
-    def load(cls, path: str | Path, settings: Settings, keys: list[int], mine: range) -> "_Tally":
-        tensors, facts = read(path, "certification state")
-        counts = (tensors[name].numpy() for name in ("index", "guess", "stages", "hits", "best", "done"))
-        tally = cls(settings_from(facts["settings"]), str(facts["images"]), *counts)
-        same = tally.settings == settings and tally.images == joint_key(keys) and np.array_equal(tally.index, mine)
-        if not same:
-            raise ConfigError(
-                f"{path} is the state of another certification (other images or settings): use a new file."
-            )
-        tally.done_before = int(np.count_nonzero(tally.done))
-        return tally
+    def resume(self, path: Path, about: Mapping[str, str]) -> None:
+        tensors, facts = read(path, _STATE)
+        check_same(path, facts.get("about", {}), about)
+        for name in _COUNTS:
+            setattr(self, name, tensors[name].numpy())
+        self.done_before = int(np.count_nonzero(self.done))
 
 
 def _check(

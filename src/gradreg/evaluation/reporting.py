@@ -1,21 +1,23 @@
-"""What a person sees of an evaluation: a bar with an ETA for the stage at work, a line for each that is finished."""
+"""What is printed during an evaluation: a progress bar with an ETA for the current stage, a line per finished one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import Bounded, Confirmed, Examined, Smoothed
 from gradreg.evaluation.shares import share_of
 from gradreg.norms import ThreatName
 
-Report = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and of how much."""
 
 
-class Teller:
-    """Speaks to the console; without one, to nobody."""
+class ConsoleReporter:
+    """Prints to a console; without one it prints nothing."""
 
     def __init__(self, console: Console | None) -> None:
         self.console = console
@@ -26,18 +28,18 @@ class Teller:
             self.console.print(sentence, highlight=False, soft_wrap=True, markup=False)
 
     @contextmanager
-    def bar(self, stage: str) -> Iterator[Report]:
-        """A callback to be called with how much is done and of how much; a bar on terminals."""
+    def bar(self, stage: str) -> Iterator[Progress]:
+        """A callback for the progress of a stage; a bar on terminals."""
         if self.console is None or not self.console.is_terminal:
             yield lambda done, total: None
             return
         columns = TextColumn(stage), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        with Progress(*columns, console=self.console, transient=True) as progress:
-            task = progress.add_task("", total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
+        with Bars(*columns, console=self.console, transient=True) as bars:
+            task = bars.add_task("", total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
 
     def attacked(self, examined: Examined, radius: float) -> None:
-        """Attacks on a threat are finished."""
+        """Attacks in one threat are finished."""
         share = examined.robust_error(radius)
         self.say(
             f"attacks {examined.threat}: mean distance {examined.mean_distance():.3g}, robust error at {radius:.3g}: "
@@ -56,20 +58,20 @@ class Teller:
         )
 
     def diagnosed(self, threat: ThreatName, flags: Sequence[Flag]) -> None:
-        """The diagnosis is finished: how many tests, and what those found that were not passed."""
+        """The diagnosis is finished: how many tests were run, and what the failed ones found."""
         failed = [flag for flag in flags if flag.severity != "info"]
         self.say(f"diagnosis {threat}: {len(flags)} tests, {len(failed)} with a finding")
         for flag in failed:
             self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
 
     def confirmed(self, examined: Examined, confirmed: Confirmed, attacks: str) -> None:
-        """AutoAttack at a radius is finished: what it says, and whether the attacks say so too."""
+        """AutoAttack at a radius is finished: its robust error, and whether our attacks agree."""
         eps, n = confirmed.eps, len(confirmed.robust)
         broken = ~confirmed.robust, ~examined.robust_to_attacks(eps), ~examined.robust(eps)
-        by_it, by_us, by_either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
+        reference, ours, either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
         self.say(
-            f"autoattack {examined.threat} at {eps:.3g}: robust error {by_it}, by {attacks} {by_us}, by either "
-            f"{by_either} (n = {n}), {confirmed.seconds:.0f} s"
+            f"autoattack {examined.threat} at {eps:.3g}: robust error {reference}, by {attacks} {ours}, by either "
+            f"{either} (n = {n}), {confirmed.seconds:.0f} s"
         )
         missed, gained = int(examined.missed(confirmed).sum()), int(examined.gained(confirmed).sum())
         if missed:
@@ -82,5 +84,5 @@ class Teller:
         mean = float(smoothed.samples.double().mean())
         self.say(
             f"smoothing σ = {smoothed.sigma:g}: {100 * right:.1f} % certified at {smoothed.radii[0]:g} "
-            f"(n = {len(smoothed.radius)}), {mean:.0f} samples an image, {smoothed.seconds:.0f} s"
+            f"(n = {len(smoothed.radius)}), {mean:.0f} samples per image, {smoothed.seconds:.0f} s"
         )

@@ -1,0 +1,112 @@
+"""How commands are read from the command line: options dataclasses as they are, and how a model and its data are named.
+
+An option that takes several values in Python (names, numbers, radii by threat) is one text with commas here; the
+options dataclass reads both. Numbers may be fractions, such as 8/255.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import tyro
+from rich.console import Console
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from gradreg.config.fractions import fraction
+from gradreg.data.source import names as data_sets
+
+T = TypeVar("T")
+
+DATA = f"{', '.join(data_sets()[:-1])} or {data_sets()[-1]}"
+DATA_DIR = "Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."
+MODEL = (
+    "A run directory, a name that `gradreg networks` lists, a .safetensors file (with --architecture), timm:NAME or "
+    "package.module:function."
+)
+
+DataDir = Annotated[Path | None, tyro.conf.arg(help=DATA_DIR)]
+ModelName = Annotated[str, tyro.conf.arg(help=MODEL)]
+Inline = tyro.conf.arg(name="")
+"""Marks a group of options whose names carry no prefix."""
+
+_REGISTRY = ConstructorRegistry()
+_PLAIN = (str, int, float, bool, Path, NoneType)
+
+
+def parse(command: type[T], prog: str, arguments: list[str] | None) -> T:
+    """The command with its arguments."""
+    return tyro.cli(command, prog=prog, args=arguments, registry=_REGISTRY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelArguments:
+    """How a model and its images are named on the command line."""
+
+    data: Annotated[str | None, tyro.conf.arg(help=f"{DATA}; default: the run's own.")] = None
+    architecture: str | None = None
+    """The network that a weights file is for: any name that `gradreg.build` knows."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An option of that network, as in --set activation=gelu."""
+    device: str = "auto"
+    data_dir: DataDir = None
+
+    @contextmanager
+    def opened(self, model: str) -> Iterator[Any]:
+        """The model and its data set on the device, as an `Opened`, and the device."""
+        from gradreg.runs.opening import opened_on
+
+        with opened_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as found:
+            yield found
+
+
+def say(console: Console, sentence: str) -> None:
+    """A line as it is, whatever signs a path in it has."""
+    console.print(sentence, highlight=False, soft_wrap=True, markup=False)
+
+
+@_REGISTRY.primitive_rule
+def _text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """A text where the option takes a text or something that only Python can write."""
+    if info.type_origin not in (Union, UnionType):
+        return None
+    parts = get_args(info.type)
+    takes_text = any(part is str or get_origin(part) is Literal for part in parts)
+    if not takes_text or all(part in _PLAIN or get_origin(part) is Literal for part in parts):
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="TEXT",
+        instance_from_str=lambda arguments: arguments[0],
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [_written(value)],
+    )
+
+
+@_REGISTRY.primitive_rule
+def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
+    """A number, or a fraction such as 8/255."""
+    if info.type is not float:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=lambda arguments: _fraction(arguments[0]),
+        is_instance=lambda value: isinstance(value, int | float),
+        str_from_instance=lambda value: [f"{value:g}"],
+    )
+
+
+def _fraction(text: str) -> float:
+    found = fraction(text)
+    if found is None:
+        raise ValueError(f"expected a number such as 0.5 or 8/255; got {text!r}")
+    return found
+
+
+def _written(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or "none"
+    return ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in value)

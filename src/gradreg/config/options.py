@@ -1,0 +1,40 @@
+"""Options of an operation: a frozen dataclass that checks itself, given whole or by the same names as keywords."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from gradreg.config.tables import nearest
+from gradreg.errors import ConfigError
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> T:
+    """The options as given, or made of keywords."""
+    if options is None:
+        known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+        for name in keywords:
+            if name not in known:
+                raise ConfigError(f"There is no option {name!r}{nearest(name, known)}.")
+        return cls(**keywords)
+    if not isinstance(options, cls):
+        raise ConfigError(f"options must be {cls.__name__}(…); got a {type(options).__name__}.")
+    if keywords:
+        raise ConfigError(f"Pass options= or keywords, not both; got options= and {', '.join(keywords)}=.")
+    return options
+
+
+def takes(cls: type) -> Callable[[F], F]:
+    """Show the options of `cls` in the signature of a function that takes them as keywords, for help() and editors."""
+
+    def shown(function: F) -> F:
+        plain = inspect.signature(function)
+        own = [each for each in plain.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        more = inspect.signature(cls).parameters.values()
+        function.__signature__ = plain.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        return function
+
+    return shown

@@ -1,0 +1,109 @@
+"""The images of an evaluation: which test images it is about, and which training images the bounds are fitted on."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradreg.bounds.data import gather
+from gradreg.data import DataSet, ImageFolder, Images
+from gradreg.errors import DataError
+from gradreg.evaluation.options import EvaluationOptions
+from gradreg.evaluation.record import TestSet
+from gradreg.fingerprints import images_key
+from gradreg.randomness import generator
+
+Pairs = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+Data = DataSet | Images | ImageFolder | Pairs
+
+# A test set of up to this many images is classified whole; more cost time and change little.
+_WHOLE = 10_000
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Images to estimate L and ω on; read when they are needed. `key` identifies them."""
+
+    key: str
+    read: Callable[[], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The selected test images, where they came from, and what goes with them."""
+
+    test_set: TestSet
+    """Its classes are empty for bare tensors."""
+    index: Tensor
+    x: Tensor
+    y: Tensor
+    calibration: Calibration | None
+    whole: Callable[[slice], tuple[Tensor, Tensor]] | None
+    """Any part of the test set, if it is in memory and small enough to be classified whole."""
+
+    def key(self) -> str:
+        """A fingerprint of the images, their labels and their positions."""
+        return images_key(self.x, self.y, self.index)
+
+    def to(self, device: torch.device) -> "Inputs":
+        """With the images on the model's device."""
+        return replace(self, x=self.x.to(device), y=self.y.to(device).long())
+
+
+def select(total: int, images: int, seed: int) -> Tensor:
+    """The first positions of one permutation of the test set, so a larger selection contains every smaller one."""
+    return torch.randperm(total, generator=generator("evaluation", seed))[:images]
+
+
+def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) -> Inputs:
+    """The inputs from a data set, a part of one, (images, labels), or a loader of such pairs."""
+    given = calibration if calibration is not None else data.train if isinstance(data, DataSet) else None
+    fitted_on = None if given is None else _calibration(given, options)
+    part = data.test if isinstance(data, DataSet) else data
+    if isinstance(part, Images | ImageFolder):
+        index = select(len(part), options.images, options.seed)
+        name, radii = (data.name, data.radii) if isinstance(data, DataSet) else (part.source, {})
+        x, y = part.floats(index), part.labels[index]
+        test_set = TestSet(name, len(part), part.classes, tuple(x.shape[1:]), radii)
+        whole = _in_memory(part) if isinstance(part, Images) and len(part) <= _WHOLE else None
+        return Inputs(test_set, index, x, y, fitted_on, whole)
+    x, y = _pairs(part)
+    index = select(len(x), options.images, options.seed)
+    rows = index.to(x.device)
+    some = (lambda part: (x[part], y[part])) if len(x) <= _WHOLE else None
+    return Inputs(TestSet("images", len(x), (), tuple(x.shape[1:])), index, x[rows], y[rows], fitted_on, some)
+
+
+def _in_memory(part: Images) -> Callable[[slice], tuple[Tensor, Tensor]]:
+    return lambda rows: (part.floats(rows), part.labels[rows])
+
+
+def _calibration(data: Data, options: EvaluationOptions) -> Calibration:
+    """A random part of the images, since those of a folder are sorted by class."""
+    images = options.calibration_images
+    part = data.train if isinstance(data, DataSet) else data
+    if isinstance(part, Images | ImageFolder):
+        index = torch.randperm(len(part), generator=generator("calibration", options.seed))[:images]
+        if isinstance(part, ImageFolder):
+            # Identified by position, so that no file is decoded before it is needed.
+            return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
+        x, y = part.floats(index), part.labels[index]
+    else:
+        x, y = (values[:images] for values in _pairs(part))
+    return Calibration(images_key(x, y), lambda: (x, y))
+
+
+def _pairs(data: Pairs) -> tuple[Tensor, Tensor]:
+    try:
+        x, y = gather(data, None)
+    except TypeError as error:
+        raise DataError(
+            "data must be a data set of gradreg.data, (images, labels), or a loader of such pairs; got a "
+            f"{type(data).__name__}."
+        ) from error
+    if len(x) != len(y) or len(x) == 0:
+        raise DataError(
+            f"Expected one label per image and at least one image; got {len(x)} images and {len(y)} labels."
+        )
+    return x, y

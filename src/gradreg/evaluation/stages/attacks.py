@@ -1,0 +1,97 @@
+"""The nearest adversarial image of each image, over all attacks."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradreg.attacks import AttackResult, attack
+from gradreg.attacks.suite import ATTACKS
+from gradreg.evaluation.record import Attacked, Gallery
+from gradreg.evaluation.reporting import Progress
+from gradreg.evaluation.work import Work
+from gradreg.norms import ThreatName
+from gradreg.precision import at_least_single
+
+# The diagnosis tests the first images; their adversarial images are kept for it.
+KEPT = 128
+_GALLERY = 8
+
+_WINNERS = ("", "clean", *ATTACKS)
+_COUNTED = ("distance", "forwards", "backwards")
+
+
+@dataclass(frozen=True)
+class Attacks:
+    """What the attacks found, with the adversarial images of the first images."""
+
+    attacked: Attacked
+    adversarial: Tensor
+
+    def result(self, threat: ThreatName, device: torch.device) -> AttackResult:
+        """The first images' part, as attacks return it."""
+        n = len(self.adversarial)
+        found = self.attacked
+        counts = found.forwards[:n], found.backwards[:n]
+        return AttackResult(found.distance[:n], self.adversarial, found.winner[:n], *counts, threat).to(device)
+
+
+def attacks(work: Work, threat: ThreatName) -> Attacks:
+    """Run the suite in one threat."""
+    stage, x = f"attacks.{threat}", work.inputs.x
+    n, dtype = len(x), at_least_single(x.dtype)
+    blank = {
+        "distance": torch.zeros(n, dtype=dtype),
+        "forwards": torch.zeros(n, dtype=torch.int64),
+        "backwards": torch.zeros(n, dtype=torch.int64),
+        "winner": torch.zeros(n, dtype=torch.int64),
+        "adversarial": torch.zeros(min(KEPT, n), *x.shape[1:], dtype=dtype),
+    }
+
+    def fill(columns: dict[str, Tensor], progress: Progress) -> None:
+        if len(work.rows):
+            _enter(columns, work.rows, _attack(work, threat, stage, progress))
+
+    found = work.per_image(stage, f"attacks {threat}", blank, fill)
+    winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
+    attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
+    return Attacks(attacked, found.values["adversarial"])
+
+
+def _attack(work: Work, threat: ThreatName, stage: str, progress: Progress) -> AttackResult:
+    x, y, rows = work.inputs.x, work.inputs.y, work.rows.to(work.inputs.x.device)
+    return attack(
+        work.classifier,
+        x[rows],
+        y[rows],
+        threat=threat,
+        attacks=work.options.attacks_chosen,
+        seed=work.options.seed,
+        batch_size=work.options.batch_size,
+        resume=work.ledger.path(work.own(stage)),
+        progress=progress,
+    ).to("cpu")
+
+
+def _enter(columns: dict[str, Tensor], rows: Tensor, result: AttackResult) -> None:
+    for name in _COUNTED:
+        columns[name][rows] = getattr(result, name)
+    columns["winner"][rows] = torch.tensor([_WINNERS.index(name) for name in result.winner])
+    first = rows < len(columns["adversarial"])
+    columns["adversarial"][rows[first]] = result.adversarial[first]
+
+
+def gallery(work: Work, found: Attacks) -> Gallery | None:
+    """The first images with an adversarial one, beside it."""
+    distance = found.attacked.distance[: len(found.adversarial)]
+    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()[:_GALLERY]
+    if len(rows) == 0:
+        return None
+    adversarial = found.adversarial[rows]
+    there = rows.to(work.inputs.x.device)
+    with torch.no_grad():
+        logits = work.classifier(adversarial.to(there.device))
+    # They were verified to be misclassified, but so narrowly that another batch may round the other way.
+    rival = logits.scatter(1, work.inputs.y[there, None], -torch.inf).argmax(1)
+    clean = work.inputs.x[there].cpu().to(adversarial.dtype)
+    return Gallery(tuple(rows.tolist()), clean, adversarial, tuple(rival.tolist()))

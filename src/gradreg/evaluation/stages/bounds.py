@@ -1,0 +1,94 @@
+"""The L- and ω-bound of each image."""
+
+from dataclasses import dataclass
+
+from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regularity
+from gradreg.bounds.extremes import MIN_BLOCKS
+from gradreg.errors import DataError
+from gradreg.evaluation.record import Bounded
+from gradreg.evaluation.reporting import Progress
+from gradreg.evaluation.work import Work
+from gradreg.norms import ThreatName
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds, or why there are none."""
+
+    bounded: Bounded | None
+    refusal: str
+
+
+def bounding(work: Work, threat: ThreatName) -> Bounds:
+    """Estimate L and ω on training images, then bound the test images."""
+    stage = f"bounds.{threat}"
+    found: Bounds = work.ledger.once(stage, Bounds, lambda: _bounds(work, threat, stage))
+    return found
+
+
+def bound_again(work: Work, threat: ThreatName) -> Bound:
+    """The bounds in full, from the regularity that was estimated for `bounding`."""
+    return _bound(work, _regularity(work, threat, None))
+
+
+def _bounds(work: Work, threat: ThreatName, stage: str) -> Bounds:
+    timer = work.ledger.timer(stage)
+    try:
+        with work.reporter.bar(f"bounds {threat}") as progress:
+            regularity = _regularity(work, threat, timer.watching(progress))
+        bound = _bound(work, regularity)
+        return Bounds(_bounded(bound, regularity, timer.seconds), "")
+    except (BoundsError, DataError) as refusal:
+        return Bounds(None, str(refusal))
+
+
+def _regularity(work: Work, threat: ThreatName, progress: Progress | None) -> Regularity:
+    """From the file it was saved to, or estimated."""
+    path, method = work.ledger.path(f"regularity.{threat}.safetensors"), work.options.regularity
+    if path is not None and path.is_file():
+        return Regularity.load(path)
+    x, y, calibration = work.inputs.x, work.inputs.y, work.inputs.calibration
+    if method != "local":
+        if calibration is None:
+            raise BoundsError(
+                "There are no training images to estimate L and ω on; pass a whole data set, or calibration=."
+            )
+        x, y = (part.to(x.device) for part in calibration.read())
+    found = estimate_regularity(
+        work.classifier,
+        (x, y),
+        threat,
+        method=method,
+        block_size=_block_size(len(x)),
+        seed=work.options.seed,
+        batch_size=work.options.batch_size,
+        progress=progress,
+    )
+    if work.ledger.writes and path is not None:
+        found.save(path)
+    return found
+
+
+def _block_size(images: int) -> int:
+    """The usual 32 where that gives enough blocks for a fit, fewer for fewer images, but at least 8."""
+    return max(8, min(32, images // MIN_BLOCKS))
+
+
+def _bound(work: Work, regularity: Regularity) -> Bound:
+    return bounds(work.classifier, work.inputs.x, work.inputs.y, regularity, batch_size=work.options.batch_size)
+
+
+def _bounded(bound: Bound, regularity: Regularity, seconds: float) -> Bounded:
+    omega = regularity.omega.mean(0) if regularity.per_image else regularity.omega
+    return Bounded(
+        gradient_norm=bound.grad_norm.cpu(),
+        lipschitz_bound=bound.lipschitz.cpu(),
+        omega_bound=bound.omega.cpu(),
+        method=regularity.method,
+        lipschitz=float(regularity.lipschitz.mean()),
+        eps=tuple(regularity.eps.tolist()),
+        omega=tuple(omega.tolist()),
+        calibration_images=len(regularity.keys),
+        flags=bound.flags,
+        seconds=seconds,
+    )

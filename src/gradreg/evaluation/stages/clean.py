@@ -1,0 +1,37 @@
+"""Clean accuracy: the model's answers to the unperturbed images."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradreg.evaluation.work import Work
+from gradreg.losses import probability_margin
+
+
+@dataclass(frozen=True)
+class Clean:
+    """Predictions and margins of the selected images; errors of the whole test set if it was classified."""
+
+    prediction: Tensor
+    margin: Tensor
+    errors: int | None
+    images: int
+
+
+def clean(work: Work) -> Clean:
+    """One forward per image."""
+    found: Clean = work.ledger.once("clean", Clean, lambda: _clean(work))
+    return found
+
+
+def _clean(work: Work) -> Clean:
+    x, y, whole, size = work.inputs.x, work.inputs.y, work.inputs.whole, work.options.batch_size
+    logits = torch.cat([work.classifier.check(a, b) for a, b in zip(x.split(size), y.split(size), strict=True)])
+    total, errors = work.inputs.test_set.images, None
+    if whole is not None:
+        errors = 0
+        for start in range(0, total, size):
+            images, labels = (part.to(x.device) for part in whole(slice(start, start + size)))
+            errors += int((work.classifier.check(images, labels).argmax(1) != labels).sum())
+    return Clean(logits.argmax(1).cpu(), probability_margin(logits, y).cpu(), errors, total)

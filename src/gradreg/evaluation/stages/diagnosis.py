@@ -1,0 +1,56 @@
+"""Is the robustness real? The tests for gradient masking, on the first images."""
+
+from dataclasses import dataclass, replace
+
+from gradreg.bounds import Bound
+from gradreg.diagnosis import diagnose
+from gradreg.diagnosis.flags import Flag
+from gradreg.evaluation.stages.attacks import KEPT, Attacks
+from gradreg.evaluation.stages.bounds import Bounds, bound_again
+from gradreg.evaluation.work import Work
+from gradreg.norms import ThreatName
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the diagnosis found."""
+
+    flags: tuple[Flag, ...]
+
+
+def diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -> tuple[Flag, ...]:
+    """The flags, with the attacks' and the bounds' claims held against adversarial images."""
+    kept: Flags = work.ledger.once(f"flags.{threat}", Flags, lambda: _diagnosis(work, threat, found, bounded))
+    return kept.flags
+
+
+def explain(work: Work, threat: ThreatName) -> tuple[Flag, ...]:
+    """The flags of a model that cannot be attacked at all, to say why before the error does."""
+    x, y, options = work.inputs.x[:KEPT], work.inputs.y[:KEPT], work.options
+    return tuple(diagnose(work.classifier, x, y, threat=threat, seed=options.seed, batch_size=options.batch_size))
+
+
+def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -> Flags:
+    n, options = len(found.adversarial), work.options
+    bound = None if bounded.bounded is None else _first(bound_again(work, threat), n)
+    x, y = work.inputs.x[:n], work.inputs.y[:n]
+    with work.reporter.bar(f"diagnosis {threat}") as progress:
+        flags = diagnose(
+            work.classifier,
+            x,
+            y,
+            threat=threat,
+            seed=options.seed,
+            attack_result=found.result(threat, x.device),
+            bound=bound,
+            images=KEPT,
+            batch_size=options.batch_size,
+            progress=progress,
+        )
+    return Flags(tuple(flags))
+
+
+def _first(bound: Bound, n: int) -> Bound:
+    """The bounds of the first images."""
+    tensors = ("lipschitz", "omega", "censored", "margin", "grad_norm", "zero_gradient")
+    return replace(bound, **{name: getattr(bound, name)[:n] for name in tensors})

@@ -1,0 +1,44 @@
+"""Certificates of the smoothed classifier."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.evaluation.record import Smoothed
+from gradreg.evaluation.reporting import Progress
+from gradreg.evaluation.work import Work
+from gradreg.smoothing import certify
+
+
+def smoothing(work: Work, sigma: float) -> Smoothed:
+    """Certify every image under noise of one σ."""
+    options, n = work.options, len(work.inputs.x)
+    stage = f"smoothing.{sigma:g}.{options.smoothing_key(sigma)}"
+    blank = {
+        "prediction": torch.zeros(n, dtype=torch.int64),
+        "radius": torch.zeros(n, dtype=torch.float64),
+        "samples": torch.zeros(n, dtype=torch.int64),
+    }
+
+    def fill(columns: dict[str, Tensor], progress: Progress) -> None:
+        if not len(work.rows):
+            return
+        certificates = certify(
+            work.classifier,
+            work.inputs.x,
+            sigma=sigma,
+            alpha=options.alpha,
+            n=options.samples,
+            radii=options.certified_radii,
+            seed=options.seed,
+            shard=(work.processes.rank, work.processes.world),
+            state=work.ledger.path(work.own(stage)),
+            progress=progress,
+        )
+        for name, column in columns.items():
+            column[work.rows] = getattr(certificates, name).cpu()
+
+    found = work.per_image(stage, f"smoothing {sigma:g}", blank, fill)
+    columns: dict[str, Any] = {**found.values, "seconds": found.seconds}
+    return Smoothed(sigma, options.alpha, options.samples, options.certified_radii, **columns)

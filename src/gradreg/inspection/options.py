@@ -1,0 +1,49 @@
+"""What an inspection looks at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradreg.attacks.suite import ATTACKS
+from gradreg.errors import ConfigError
+from gradreg.norms import Threat, ThreatName
+from gradreg.norms import threat as named_threat
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionOptions:
+    """Options of an inspection, the same in Python and on the command line."""
+
+    threat: ThreatName = "l2"
+    """The threat: linf, l2 or l1."""
+    attacks: str | Sequence[str] | None = None
+    """Comma-separated attacks, each run by itself; default: every attack on the threat."""
+    sigma: float = 0.25
+    """Noise of the smoothed classifier that is certified."""
+    samples: int = 10_000
+    """Noisy images for the certificate, at most."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        known = self._known
+        wrong = [name for name in self.attack_names if name not in known]
+        if wrong or not self.attack_names:
+            raise ConfigError(
+                f"attacks must be among {', '.join(known)} for {self.norm.name}; got {', '.join(wrong) or 'none'}."
+            )
+
+    @property
+    def norm(self) -> Threat:
+        """The threat itself."""
+        return named_threat(self.threat)
+
+    @property
+    def attack_names(self) -> tuple[str, ...]:
+        """The attacks that are run."""
+        if self.attacks is None:
+            return self._known
+        given = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
+        return tuple(name.strip() for name in given)
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return tuple(name for name, one in ATTACKS.items() if one.claims and self.norm.name in one.threats)

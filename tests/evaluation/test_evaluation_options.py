@@ -1,0 +1,69 @@
+"""Options of an evaluation: the same in Python and on the command line, and checked before any work."""
+
+import inspect
+from typing import Any
+
+import pytest
+
+import gradreg
+from gradreg.cli.arguments import parse
+from gradreg.cli.evaluate import Evaluate
+from gradreg.errors import ConfigError
+from gradreg.evaluation import EvaluationOptions
+
+
+def typed(*arguments: str) -> EvaluationOptions:
+    return parse(Evaluate, "gradreg evaluate", ["model", *arguments]).options
+
+
+def test_the_command_line_has_every_option_and_the_same_defaults() -> None:
+    assert typed() == EvaluationOptions()
+    shown = inspect.signature(gradreg.evaluate).parameters
+    assert {"threat", "attacks", "autoattack", "alpha", "folder", "data"} <= set(shown)
+    assert shown["images"].default == EvaluationOptions().images
+
+
+def test_texts_and_values_mean_the_same() -> None:
+    found = typed("--threat", "l2, linf", "--smoothing", "0.25, 1/2", "--autoattack", "linf=8/255, l2=0.5,linf = 2/255")
+    assert found.threats == ("l2", "linf")
+    assert found.sigmas == (0.25, 0.5)
+    assert found.confirmations == {"linf": (8 / 255, 2 / 255), "l2": (0.5,)}
+    given = EvaluationOptions(threat=["l2", "linf"], smoothing=(0.25, 0.5), autoattack={"l2": [0.5]})
+    assert (given.threats, given.sigmas, given.confirmations) == (found.threats, found.sigmas, {"l2": (0.5,)})
+    assert EvaluationOptions(attacks="fmn, pgd").attacks_chosen == ("fmn", "pgd")
+    assert EvaluationOptions(attacks="fmn").attacks_chosen == ("fmn",)
+    assert EvaluationOptions(attacks="quick").attacks_chosen == "quick"
+    assert EvaluationOptions(attacks=["fmn", "pgd"]).attacks_name == "fmn,pgd"
+    assert typed("--alpha", "1/1000", "--no-diagnosis") == EvaluationOptions(alpha=0.001, diagnosis=False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"threat": "l3"}, r"threat must be one or more of linf, l2, l1, each once; got \['l3'\]"),
+        ({"attacks": "fgsm,pgd"}, "attacks must be a suite .* or a list of attacks .* got 'fgsm,pgd'"),
+        ({"smoothing": "a,b"}, "smoothing must be comma-separated numbers such as 0.25,0.5; got 'a,b'"),
+        ({"smoothing": [None]}, "smoothing must be comma-separated numbers"),
+        ({"images": 0}, "images must be at least 1; got 0"),
+        ({"regularity": "guess"}, "regularity must be one of .*; got 'guess'"),
+        ({"autoattack": {"l2": 0.5}}, "autoattack must give each threat a list of radii"),
+        *(
+            ({"autoattack": text}, "autoattack must be threats with radii such as linf=8/255,l2=0.5; got")
+            for text in ("linf", "linf=", "linf=8/", "linf=8/0", "linf=a", "8/255", "linf:0.1")
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        EvaluationOptions(**wrong)
+
+
+def test_options_or_keywords_not_both_and_no_others(linear: Any, images: Any) -> None:
+    pair = images.float(), images.flatten(1)[:, 0].long()
+    model = linear.float()
+    with pytest.raises(ConfigError, match="Pass options= or keywords, not both; got options= and seed="):
+        gradreg.evaluate(model, pair, EvaluationOptions(), seed=1)
+    with pytest.raises(ConfigError, match=r"no option 'threats' .*did you mean 'threat'"):
+        gradreg.evaluate(model, pair, threats="l2")
+    with pytest.raises(ConfigError, match=r"options must be EvaluationOptions.*; got a dict"):
+        gradreg.evaluate(model, pair, {"threat": "l2"})  # type: ignore[arg-type]
