@@ -130,7 +130,7 @@ def test_wrong_images_and_labels_are_refused(x: Tensor, y: Tensor, message: str)
 
 
 def test_wrong_construction_is_refused() -> None:
-    with pytest.raises(ModelError, match="model must be an nn.Module .*; got str"):
+    with pytest.raises(ModelError, match=r"model must be an nn\.Module .*; got str"):
         Classifier("resnet50")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="both mean= and std="):
         Classifier(linear(), mean=(0.5,))

@@ -89,7 +89,7 @@ def test_only_missing_files_are_downloaded(tmp_path: Path, monkeypatch: pytest.M
     for name, data in content.items():
         monkeypatch.setitem(fashion_mnist.MD5, name, hashlib.md5(data).hexdigest())
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(labels)
-    asked = serve(monkeypatch, {f"{fashion_mnist.ADDRESS}{name}.gz": data for name, data in content.items()})
+    asked = serve(monkeypatch, {f"{fashion_mnist._ADDRESS}{name}.gz": data for name, data in content.items()})
     assert load("fashion-mnist", tmp_path).test.labels.tolist() == [7]
     assert len(asked) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.gz" for name in content)

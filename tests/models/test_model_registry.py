@@ -1,10 +1,14 @@
 """Building by name: each mistake gets its sentence."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import nn
 
 from gradreg.errors import ModelError
 from gradreg.models import build, names
+from gradreg.models.registry import MODELS, Entry, complete
 
 
 def message_of(name: str, **options: object) -> str:
@@ -56,5 +60,25 @@ def test_senseless_channels(channels: object) -> None:
 
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_library_without_a_model(library: str) -> None:
-    expected = f"Model '{library}:' lacks the name of a model of {library}, as in '{library}:resnet50'."
+    expected = f"Add the name of a model of {library}, for example '{library}:resnet50'; got '{library}:'."
     assert message_of(f"{library}:") == expected
+
+
+def blind(*, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def seeing(*, classes: int, channels: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.LazyLinear(classes))
+
+
+@pytest.mark.parametrize(("function", "takes"), [(blind, set()), (seeing, {"channels"})])
+def test_a_new_model_is_one_line_whether_it_takes_channels_or_not(
+    function: Callable[..., nn.Module], takes: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`complete` reads the signature, so a model that works for any number of channels needs no such argument."""
+    monkeypatch.setitem(MODELS, "fresh", Entry(function, "a model of today"))
+    options = complete({"name": "fresh"}, classes=4, channels=1)
+    assert set(options) == {"name", "classes"} | takes
+    assert build(**options)(torch.rand(2, 1, 8, 8)).shape == (2, 4)
+    assert names()["fresh"] == "a model of today"

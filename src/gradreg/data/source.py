@@ -31,7 +31,7 @@ FOLDER = "folder:"
 
 
 def names() -> tuple[str, ...]:
-    """What `load` understands; PATH stands for a folder of yours."""
+    """The names that `load` accepts; PATH stands for a folder of your own."""
     return (*DATA_SETS, f"{FOLDER}PATH")
 
 
@@ -44,8 +44,8 @@ def choices() -> str:
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """A data set by name, from `data_dir`, else $GRADREG_DATA, else the user's cache folder.
 
-    Files that are there are used if they are sound inside, whatever their checksum; files that are not are downloaded
-    and must have the official one.
+    Existing files are used if their content is valid, whatever their checksum; missing files are downloaded and must
+    have the official checksum.
     """
     if name.startswith(FOLDER):
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
