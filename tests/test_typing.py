@@ -29,7 +29,7 @@ assert_type(x, Tensor)
 out = gradreg.regularized_loss(model, x, y, threat="l2", eps=0.5)
 assert_type(out, gradreg.RegularizedLoss)
 assert_type(out.grad_norm, Tensor)
-out.loss.backward()
+out.loss.backward()  # pyright: ignore[reportUnknownMemberType] torch leaves its arguments untyped
 
 found = gradreg.attack(model.eval(), x, y, threat="linf", seed=0)
 assert_type(found, gradreg.AttackResult)
@@ -52,7 +52,8 @@ def steepness(threat: Threat, gradient: Tensor) -> Tensor:
     return threat.dual_norm(gradient)
 
 
-print(steepness(gradreg.threat("l2"), x), isinstance(gradreg.threat("l2"), gradreg.norms.Threat))
+assert_type(gradreg.threat("l2"), gradreg.norms.Threat)
+print(steepness(gradreg.threat("l2"), x))
 assert_type(gradreg.objectives.Gradient(eps=0.5), Gradient)
 """
 
