@@ -63,7 +63,7 @@ def test_train_mode_is_refused_and_left_alone() -> None:
         ({"threat": "l1", "attacks": "paper"}, ConfigError, "paper suite has no attack on l1"),
         ({"eps": -0.1}, ConfigError, "not negative"),
         ({"eps": []}, ConfigError, "radius or several"),
-        ({"topk": 4}, ConfigError, "topk is 4"),
+        ({"topk": 4}, ConfigError, "topk must lie between .*; got 4"),
         ({"batch_size": 0}, ConfigError, "at least 1"),
         ({"quantize": 64, "attacks": "quick"}, ConfigError, "number of bits"),
         ({"start": X[:2]}, DataError, "a start for every image"),

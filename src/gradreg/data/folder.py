@@ -14,7 +14,7 @@ from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class ImageFolder:
         return self.subset(kept), self.subset(held)
 
     def floats(self, index: Tensor | Sequence[int] | slice = slice(None)) -> Tensor:
-        """Central views of the files at some positions (all of them unless told), as float32 in [0, 1]."""
+        """Central crops of the files at some positions (default: all), as float32 in [0, 1]."""
         need_pillow()
         pixels = Decoder(self.size).__getitems__([(path, 0) for path in self.subset(index).paths])
         if isinstance(pixels, str):
@@ -52,7 +52,7 @@ class ImageFolder:
 def load(root: Path) -> tuple[ImageFolder, ImageFolder]:
     """The training and test parts under `root`; of val/ and test/ the first that exists."""
     if not root.is_dir():
-        raise DataError(f"The image folder {root} does not exist.")
+        raise DataError(f"The image folder {root} does not exist: check the path after folder:.")
     evaluation = next((name for name in ("val", "test") if (root / name).is_dir()), None)
     if evaluation is None or not (root / "train").is_dir():
         raise DataError(f"{root} must hold train/ and val/ (or test/), with a folder for each class in both.")
@@ -76,7 +76,7 @@ def listing(part: Path) -> ImageFolder:
     for label, name in enumerate(classes):
         files = _image_files(part / name)
         if not files:
-            raise DataError(f"The class folder {part / name} holds no images ({', '.join(SUFFIXES)}).")
+            raise DataError(f"The class folder {part / name} holds no images ({', '.join(_SUFFIXES)}).")
         paths += files
         labels += [label] * len(files)
     return ImageFolder(tuple(paths), torch.tensor(labels), classes, source=str(part))
@@ -91,5 +91,5 @@ def _image_files(folder: Path) -> list[str]:
         os.path.join(place, name)
         for place, _, names in os.walk(folder)
         for name in names
-        if name.lower().endswith(SUFFIXES) and not name.startswith(".")
+        if name.lower().endswith(_SUFFIXES) and not name.startswith(".")
     )

@@ -1,4 +1,4 @@
-"""Image sets held in memory."""
+"""Images in memory, and data sets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Images:
     def __post_init__(self) -> None:
         if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
             raise DataError(
-                f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width), "
-                f"not {_describe(self.pixels)}."
+                f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width); "
+                f"got {_describe(self.pixels)}."
             )
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise DataError(f"{self.source}: labels must be an int64 tensor (image,), not {_describe(self.labels)}.")
+            raise DataError(f"{self.source}: labels must be an int64 tensor (image,); got {_describe(self.labels)}.")
         if len(self.pixels) != len(self.labels):
             raise DataError(
-                f"{self.source} has {len(self.pixels)} images but {len(self.labels)} labels: give one for each."
+                f"{self.source} must have one label per image; got {len(self.labels)} for {len(self.pixels)} images."
             )
         if self.pixels.numel() == 0:
             raise DataError(f"{self.source} holds no images.")
@@ -49,8 +49,8 @@ class Images:
         if len(wrong):
             image = int(wrong[0])
             raise DataError(
-                f"{self.source}: the label of image {image} is {int(self.labels[image])}, "
-                f"but the {len(self.classes)} classes are numbered 0 to {len(self.classes) - 1}."
+                f"{self.source}: labels must lie between 0 and {len(self.classes) - 1} for {len(self.classes)} "
+                f"classes; got {int(self.labels[image])} for image {image}."
             )
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Images:
         return self.subset(kept), self.subset(held)
 
     def floats(self, index: Tensor | Sequence[int] | slice = slice(None)) -> Tensor:
-        """The pixels at some positions (all of them unless told), as float32 in [0, 1]."""
+        """The pixels at some positions (default: all), as float32 in [0, 1]."""
         return floats(self.subset(index).pixels)
 
 
@@ -79,7 +79,7 @@ class DataSet:
     train: Images | ImageFolder
     test: Images | ImageFolder
     radii: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """By threat, where robust error is quoted on these images; the threat's own radii where there are none."""
+    """Radii to quote robust error at, by threat; default: the threat's own."""
 
     def __post_init__(self) -> None:
         if self.train.classes != self.test.classes:
@@ -87,7 +87,7 @@ class DataSet:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What each label means."""
+        """The class name of each label."""
         return self.train.classes
 
 

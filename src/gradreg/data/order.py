@@ -16,7 +16,7 @@ from gradreg.randomness import generator
 def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:
     """Positions kept and positions held out, each in their old order."""
     if not 0 < n < count:
-        raise DataError(f"{n} of the {count} images of {source} cannot be held out: ask for 1 to {count - 1}.")
+        raise DataError(f"The number of held-out images of {source} must lie between 1 and {count - 1}; got {n}.")
     shuffled = torch.randperm(count, generator=generator("holdout", seed))
     return shuffled[n:].sort().values, shuffled[:n].sort().values
 
@@ -27,8 +27,8 @@ class Order:
 
     Batch i of `world` processes with batches of `batch_size` is batch i of one process with batches of
     `world * batch_size`, cut into contiguous shares; this process gets share `rank`. Every process sees the
-    same number of batches. A last batch that is not full is shared as evenly as it can be, which may leave a
-    process with no image at all: training over several processes wants `drop_last`.
+    same number of batches. A last batch that is not full is split as evenly as possible, which may leave a process
+    without an image: use `drop_last` to train in several processes.
     """
 
     count: int
@@ -41,15 +41,15 @@ class Order:
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
-            raise ConfigError(f"batch_size is {self.batch_size}, but a batch needs at least one image.")
+            raise ConfigError(f"batch_size must be at least 1; got {self.batch_size}.")
         if not 0 <= self.rank < self.world:
             raise ConfigError(
-                f"rank is {self.rank}, but the {self.world} processes are numbered 0 to {self.world - 1}."
+                f"rank must lie between 0 and {self.world - 1} for {self.world} processes; got {self.rank}."
             )
         if self.drop_last and self.count < self.joint_size:
             raise ConfigError(
-                f"{self.count} images do not fill one batch of {self.joint_size}, so dropping the last one "
-                "leaves nothing: use smaller batches or keep the last."
+                f"{self.count} images do not fill one batch of {self.joint_size}, so drop_last leaves none: "
+                "use smaller batches or drop_last=False."
             )
 
     @property
@@ -89,7 +89,7 @@ class Epochs(ABC):
     def start(self, batch_index: int) -> None:
         """Let iterations of this epoch begin at a later batch; the earlier ones cost nothing."""
         if not 0 <= batch_index <= len(self):
-            raise ConfigError(f"An epoch of {len(self)} batches cannot be started at batch {batch_index}.")
+            raise ConfigError(f"The first batch must lie between 0 and {len(self)} in this epoch; got {batch_index}.")
         self.first = batch_index
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Byte arrays out of a pickle without trusting it.
+"""Byte arrays from an untrusted pickle.
 
-Python's unpickler calls whatever a file names; this one knows three names of numpy and gives each a harmless
-stand-in. Numpy's own classes are not used: they take array flags and addresses from a pickle at face value.
+Python's unpickler calls whatever a file names; this one accepts three names of numpy and gives each a harmless
+stand-in. Numpy's own classes are not used: they trust the array flags and addresses in a pickle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradreg.errors import DataError
 
 
 class PickledArray:
-    """The state that a pickle gives for a numpy array, kept until somebody asks for bytes."""
+    """The state that a pickle gives for a numpy array, kept until its bytes are needed."""
 
     state: object = None
 
@@ -73,7 +73,7 @@ def load(data: bytes, source: str) -> dict[str, Any]:
         content = _Restricted(data).load()
     except _RefusedError as error:
         raise DataError(
-            f"{source} asks for {error}, which no data file needs: it is refused and nothing in it was run."
+            f"{source} names {error}, which no data file needs: it is refused and nothing in it was run."
         ) from None
     except Exception as error:  # a damaged pickle can make the unpickler raise almost anything
         raise damaged(source, error) from error

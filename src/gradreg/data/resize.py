@@ -28,9 +28,9 @@ from gradreg.storage import replacing
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LOSSY = (".jpg", ".jpeg", ".webp")  # all other formats lose nothing, so their copies are PNG
-NOTE = "resized.json"
-CHUNK = 32  # files that a worker is given at a time
+_LOSSY = (".jpg", ".jpeg", ".webp")  # all other formats lose nothing, so their copies are PNG
+_NOTE = "resized.json"
+_CHUNK = 32  # files that a worker is given at a time
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 _ENDS = {".jpg": b"\xff\xd9", ".jpeg": b"\xff\xd9", ".png": b"IEND\xaeB\x60\x82"}
@@ -47,27 +47,29 @@ class Copies:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise ConfigError(f"size is {self.size}, but the shorter side of an image has at least one pixel.")
+            raise ConfigError(f"size, the shorter side in pixels, must be at least 1; got {self.size}.")
         if not 1 <= self.quality <= 95:
-            raise ConfigError(f"quality is {self.quality}, but JPEG's goes from 1 to 95.")
+            raise ConfigError(f"quality of JPEG files must lie between 1 and 95; got {self.quality}.")
         if self.destination.is_relative_to(self.source) or self.source.is_relative_to(self.destination):
-            raise DataError(f"{self.destination} and {self.source} lie in one another: choose another destination.")
+            raise DataError(
+                f"{self.destination} and {self.source} must not contain each other: choose another destination."
+            )
 
     @property
-    def manner(self) -> dict[str, int]:
-        """What all copies in one destination have in common."""
+    def settings(self) -> dict[str, int]:
+        """The settings that all copies in one destination share."""
         return {"size": self.size, "quality": self.quality}
 
     def target(self, path: Path) -> Path:
         """x.jpg, x.JPEG and x.png keep their names; x.bmp becomes x.bmp.png and x.webp becomes x.webp.jpg."""
         suffix = path.suffix.lower()
-        added = "" if suffix in _ENDS else ".jpg" if suffix in LOSSY else ".png"
+        added = "" if suffix in _ENDS else ".jpg" if suffix in _LOSSY else ".png"
         return self.destination / path.relative_to(self.source).with_name(path.name + added)
 
 
 @dataclass(frozen=True)
 class Resized:
-    """How many copies were made, how many were there from an interrupted run, and a sentence for each that failed."""
+    """How many copies were made, how many an interrupted run had made, and an error message for each that failed."""
 
     made: int = 0
     kept: int = 0
@@ -89,7 +91,7 @@ def resize(
     workers: int | None = None,
     console: Console | None = None,
 ) -> Resized:
-    """Copies of all images under `source`, in the same folders under `destination`; by all processors unless told.
+    """Copies of all images under `source`, in the same folders under `destination`. `workers`: default, all processors.
 
     Images are never enlarged, become RGB and lose what is written beside the pixels. An orientation noted there is not
     applied, as it is not when the originals are read. Copies that are there are kept, so the same call continues what
@@ -97,30 +99,30 @@ def resize(
     """
     need_pillow()
     if workers is not None and workers < 0:
-        raise ConfigError(f"workers is {workers}, but it is a number of processes, 0 for none but this one.")
+        raise ConfigError(f"workers must be ≥ 0, where 0 uses this process alone; got {workers}.")
     copies = Copies(source.expanduser().resolve(), destination.expanduser().resolve(), size, quality)
     paths = _paths(copies)
     _prepare(copies)
     done = Resized()
     with _bar(console) as bar:
         task = bar.add_task("", total=len(paths))
-        for part in _carry_out(paths, copies, _processors() if workers is None else workers):
+        for part in _run(paths, copies, _processors() if workers is None else workers):
             done += part
             bar.advance(task, len(part))
     if done.failures:
         others = len(done.failures) - 1
-        raise DataError(done.failures[0] + (f" The same goes for {others} other files." if others else ""))
+        raise DataError(done.failures[0] + (f" The same holds for {others} other files." if others else ""))
     return done
 
 
 def copy(path: Path, copies: Copies) -> bool:
-    """Whether a copy had to be made; a crash half-way leaves none."""
+    """Make a copy unless it exists, and return whether it was made; an interrupted one leaves no file."""
     target = copies.target(path)
     if complete(target):
         return False
     with opened(path) as image:
         small = shrunk(image, copies.size)
-    lossy = target.suffix.lower() in LOSSY
+    lossy = target.suffix.lower() in _LOSSY
     try:
         with replacing(target) as temporary:
             small.save(temporary, **({"format": "JPEG", "quality": copies.quality} if lossy else {"format": "PNG"}))
@@ -168,19 +170,19 @@ def _paths(copies: Copies) -> list[str]:
 
 
 def _prepare(copies: Copies) -> None:
-    """Note down in the folder how its copies are made, and refuse one that holds anything else."""
-    folder, note = copies.destination, copies.destination / NOTE
+    """Record in the folder how its copies are made, and reject a folder that holds anything else."""
+    folder, note = copies.destination, copies.destination / _NOTE
     try:
         if note.is_file():
             before = json.loads(note.read_text(encoding="utf-8"))
-            if before != copies.manner:
-                raise DataError(f"{folder} holds copies made with {before}, not {copies.manner}: choose another.")
+            if before != copies.settings:
+                raise DataError(f"{folder} holds copies made with {before}, not {copies.settings}: choose another.")
             _sweep(folder)
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder} is not empty and holds no copies of ours: choose another destination.")
+            raise DataError(f"{folder} is not empty and holds no copies made by gradreg: choose another destination.")
         else:
             with replacing(note) as temporary:
-                temporary.write_text(json.dumps(copies.manner), encoding="utf-8")
+                temporary.write_text(json.dumps(copies.settings), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise DataError(f"{folder} cannot be used ({error}): choose another destination.") from error
 
@@ -193,9 +195,9 @@ def _sweep(folder: Path) -> None:
                 Path(place, name).unlink(missing_ok=True)
 
 
-def _carry_out(paths: list[str], copies: Copies, workers: int) -> Iterator[Resized]:
+def _run(paths: list[str], copies: Copies, workers: int) -> Iterator[Resized]:
     """Chunk by chunk, in any number of processes."""
-    chunks = [paths[first : first + CHUNK] for first in range(0, len(paths), CHUNK)]
+    chunks = [paths[first : first + _CHUNK] for first in range(0, len(paths), _CHUNK)]
     work = partial(_copy_all, copies=copies)
     if workers == 0:
         yield from map(work, chunks)
@@ -204,7 +206,9 @@ def _carry_out(paths: list[str], copies: Copies, workers: int) -> Iterator[Resiz
         try:
             yield from pool.map(work, chunks)
         except BrokenProcessPool as error:
-            raise DataError("A process that copies images was killed: is there enough memory? Run it again.") from error
+            raise DataError(
+                "A worker process was killed, perhaps for lack of memory: run the command again, with fewer workers."
+            ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gradreg.data import cifar10, fashion_mnist, folder, mnist5k
-from gradreg.data.batches import Batches, FolderBatches
 from gradreg.data.files import data_root
-from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
-from gradreg.errors import DataError
+from gradreg.errors import DataError, did_you_mean
 
 
 class Entry(NamedTuple):
@@ -34,21 +31,26 @@ FOLDER = "folder:"
 
 
 def names() -> tuple[str, ...]:
-    """What `load` understands; PATH stands for a folder of yours."""
+    """The names that `load` accepts; PATH stands for a folder of your own."""
     return (*DATA_SETS, f"{FOLDER}PATH")
+
+
+def choices() -> str:
+    """The names as a help text lists them: mnist5k, fashion-mnist, cifar10 or folder:PATH."""
+    *first, last = names()
+    return f"{', '.join(first)} or {last}"
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """A data set by name, from `data_dir`, else $GRADREG_DATA, else the user's cache folder.
 
-    Files that are there are used if they are sound inside, whatever their checksum; files that are not are downloaded
-    and must have the official one.
+    Existing files are used if their content is valid, whatever their checksum; missing files are downloaded and must
+    have the official checksum.
     """
     if name.startswith(FOLDER):
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
     if name not in DATA_SETS:
-        nearest = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0)[0]
-        raise DataError(f"There is no data set {name!r} (did you mean {nearest!r}?): there are {', '.join(names())}.")
+        raise DataError(f"There is no data set {name!r}{did_you_mean(name, names())}: choose {choices()}.")
     entry = DATA_SETS[name]
     return DataSet(name, *entry.load(data_root(data_dir)), radii=entry.radii)
 
@@ -56,10 +58,3 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
 def known_radii(name: str) -> Mapping[str, tuple[float, ...]]:
     """The radii, by threat, that robust error is quoted at on the data set of that name, if it has its own."""
     return DATA_SETS[name].radii if name in DATA_SETS else {}
-
-
-def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
-    """`Batches` or `FolderBatches` with the given options, whichever the part of a data set needs."""
-    if isinstance(part, Images):
-        return Batches(part, batch_size, **options)
-    return FolderBatches(part, batch_size, **options)

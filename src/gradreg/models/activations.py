@@ -15,7 +15,7 @@ from gradreg.models.checks import unknown
 
 # Sharp enough to sit no further from ReLU than c2relu does (ln 2 / 8 = 0.087 at 0, where c2relu is 0.094), with a
 # largest second derivative of 8 / 4 = 2 (c2relu: 1.5, GELU: 0.8). torch's own beta of 1 is 0.69 above ReLU at 0.
-SOFTPLUS_BETA = 8.0
+_SOFTPLUS_BETA = 8.0
 
 
 def c2relu(x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "c2relu": C2ReLU,
     "gelu": nn.GELU,
     "silu": nn.SiLU,
-    "softplus": partial(nn.Softplus, beta=SOFTPLUS_BETA),
+    "softplus": partial(nn.Softplus, beta=_SOFTPLUS_BETA),
 }
 
 ACTIVATIONS = tuple(_ACTIVATIONS)

@@ -16,7 +16,7 @@ from gradreg.models.averaged import AveragedConv2d
 from gradreg.models.checks import whole_number
 from gradreg.models.normalize import Statistics, first_layer
 
-STEM_WIDTH = 24
+_STEM_WIDTH = 24
 
 
 def compact(
@@ -37,8 +37,8 @@ def compact(
     return nn.Sequential(
         OrderedDict[str, nn.Module](
             normalize=first_layer(mean, std, channels),
-            stem=nn.Sequential(nn.Conv2d(channels, STEM_WIDTH, 2), act()),
-            stage1=_stage(STEM_WIDTH, width, act),
+            stem=nn.Sequential(nn.Conv2d(channels, _STEM_WIDTH, 2), act()),
+            stage1=_stage(_STEM_WIDTH, width, act),
             stage2=_stage(width, 4 * width, act),
             stage3=_stage(4 * width, 4 * width, act),
             pool=nn.AdaptiveAvgPool2d(1),

@@ -2,7 +2,7 @@
 
 The two libraries are imported when one of their models is asked for. Their models expect normalised images, so they
 come wrapped: the normalisation is the first layer and the model takes [0, 1] pixels like every other here. A user's own
-function is taken at its word: it normalises inside if it wants to.
+function is used as it is: normalisation is up to it.
 """
 
 import importlib
@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradreg.errors import ModelError
+from gradreg.errors import ModelError, did_you_mean
 from gradreg.models.activations import activation as activation_named
-from gradreg.models.checks import nearest
 from gradreg.models.normalize import Normalize
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 def timm_model(
@@ -34,7 +33,7 @@ def timm_model(
     with _as_one_sentence("timm", name, timm.list_models):
         model = timm.create_model(name, num_classes=classes, in_chans=channels, **options)
     cfg = getattr(model, "pretrained_cfg", {})
-    mean, std = cfg.get("mean", IMAGENET_MEAN), cfg.get("std", IMAGENET_STD)
+    mean, std = cfg.get("mean", _IMAGENET_MEAN), cfg.get("std", _IMAGENET_STD)
     if channels != len(mean):
         mean, std = sum(mean) / len(mean), sum(std) / len(std)
     return _wrap(name, model, Normalize(mean, std), activation)
@@ -45,7 +44,7 @@ def torchvision_model(name: str, *, classes: int, activation: str | None = None,
     models = _library("torchvision").models
     with _as_one_sentence("torchvision", name, models.list_models):
         model = models.get_model(name, num_classes=classes, **options)
-    return _wrap(name, model, Normalize(IMAGENET_MEAN, IMAGENET_STD), activation)
+    return _wrap(name, model, Normalize(_IMAGENET_MEAN, _IMAGENET_STD), activation)
 
 
 @contextmanager
@@ -57,7 +56,7 @@ def user_function(reference: str) -> Iterator[Callable[..., object]]:
     """
     module_name, _, attribute = reference.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise ModelError(f"Model {reference!r} is not of the form 'package.module:function'.")
+        raise ModelError(f"A model of your own must have the form 'package.module:function'; got {reference!r}.")
     here = os.getcwd()
     sys.path.insert(0, here)
     importlib.invalidate_caches()
@@ -74,25 +73,23 @@ def _user_module(name: str) -> ModuleType:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             where = f"in {os.getcwd()} nor among the installed packages"
             raise ModelError(f"Module {name!r} was found neither {where}.") from None
-        raise ModelError(f"Module {name!r} was found, but it needs {error.name!r}, which is not installed.") from error
+        raise ModelError(f"Module {name!r} needs {error.name!r}, which is not installed.") from error
 
 
 def _callable(module: ModuleType, module_name: str, attribute: str) -> Callable[..., object]:
     if not hasattr(module, attribute):
         public = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise ModelError(f"Module {module_name!r} has no {attribute!r}{nearest(attribute, public)}.")
+        raise ModelError(f"Module {module_name!r} has no {attribute!r}{did_you_mean(attribute, public)}.")
     function = getattr(module, attribute)
     if not callable(function):
         kind = type(function).__name__
-        raise ModelError(
-            f"'{module_name}:{attribute}' is of type {kind}, but it must be a function that makes a model."
-        )
+        raise ModelError(f"'{module_name}:{attribute}' must be a function that returns a model; got {kind}.")
     made: Callable[..., object] = function
     return made
 
 
 def _library(name: str) -> ModuleType:
-    """The library, or one sentence on how to get it. A torchvision built for another torch fails with RuntimeError."""
+    """The library, or an error that says how to get it. A torchvision built for another torch raises RuntimeError."""
     try:
         return importlib.import_module(name)
     except Exception as error:
@@ -107,17 +104,17 @@ def _library(name: str) -> ModuleType:
 
 @contextmanager
 def _as_one_sentence(library: str, name: str, list_models: Callable[[], list[str]]) -> Iterator[None]:
-    """Turns whatever the library objects to (a name, an option, a class count) into an error of ours."""
+    """Turn whatever the library rejects (a name, an option, a class count) into a ModelError."""
     try:
         yield
     except Exception as error:
         known = list_models()
-        hint = "" if name in known else nearest(name, known)
+        hint = "" if name in known else did_you_mean(name, known)
         raise ModelError(f"Model {name!r} could not be built by {library}{hint}: {_ended(error)}") from error
 
 
 def _ended(error: Exception) -> str:
-    """A library's own words, closed by a full stop if they are not."""
+    """A library's own message, with a full stop at its end."""
     words = str(error) or type(error).__name__
     return words if words.endswith((".", "!", "?")) else f"{words}."
 

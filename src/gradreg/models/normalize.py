@@ -21,9 +21,9 @@ class Normalize(nn.Module):
         super().__init__()
         means, stds = _column("mean", mean), _column("std", std)
         if not bool((stds > 0).all()):
-            raise ModelError(f"The std of every channel must be positive, but it is {std}.")
+            raise ModelError(f"std must be positive for every channel; got {std}.")
         if len({len(means), len(stds)} - {1}) > 1:
-            raise ModelError(f"mean has {len(means)} values and std has {len(stds)}: give as many of each.")
+            raise ModelError(f"mean and std must have the same number of values; got {len(means)} and {len(stds)}.")
         self.register_buffer("mean", means.to(torch.get_default_device()))
         self.register_buffer("std", stds.to(torch.get_default_device()))
 
@@ -38,16 +38,16 @@ class Normalize(nn.Module):
 
 
 def first_layer(mean: Statistics | None, std: Statistics | None, channels: int) -> nn.Module:
-    """The layer that a model of ours opens with: nothing when both are None, which is how the authors trained."""
+    """The first layer of the built-in models: the identity if both are None, which is how the authors trained."""
     if mean is None and std is None:
         return nn.Identity()
     if mean is None or std is None:
-        missing, given = ("mean", "std") if mean is None else ("std", "mean")
-        raise ModelError(f"{given} was given without {missing}: give both, or neither for raw [0, 1] pixels.")
+        missing = "mean" if mean is None else "std"
+        raise ModelError(f"Pass both mean and std, or neither for raw [0, 1] pixels; {missing} is missing.")
     layer = Normalize(mean, std)
     for name, values in (("mean", layer.mean), ("std", layer.std)):
         if len(values) not in (1, channels):
-            raise ModelError(f"{name} has {len(values)} values, but the images have channels={channels}.")
+            raise ModelError(f"{name} must have 1 value or one per channel, channels={channels}; got {len(values)}.")
     return layer
 
 
@@ -56,7 +56,7 @@ def _column(name: str, values: Statistics) -> Tensor:
     try:
         column = torch.tensor(values, dtype=torch.float32, device="cpu")
     except (TypeError, ValueError, RuntimeError):
-        raise ModelError(f"{name} must be a number or a list of numbers, but it is {values!r}.") from None
+        raise ModelError(f"{name} must be a number or a list of numbers; got {values!r}.") from None
     if column.dim() > 1 or column.numel() == 0 or not bool(column.isfinite().all()):
-        raise ModelError(f"{name} must be a finite number or a list of one for each channel, but it is {values!r}.")
+        raise ModelError(f"{name} must be a finite number, or a list of one per channel; got {values!r}.")
     return column.reshape(-1, 1, 1)

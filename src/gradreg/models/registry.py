@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from gradreg.errors import ModelError
-from gradreg.models.checks import nearest, unknown, whole_number
+from gradreg.errors import ModelError, did_you_mean
+from gradreg.models.checks import unknown, whole_number
 from gradreg.models.compact import compact
 from gradreg.models.external import timm_model, torchvision_model, user_function
 from gradreg.models.resnet import resnet50
@@ -60,7 +60,7 @@ def build(name: str, *, classes: int, **options: Any) -> nn.Module:
 
 
 def complete(model: Mapping[str, Any], classes: int, channels: int) -> dict[str, Any]:
-    """A model's table, as in a recipe, with the number of classes, and of channels where its function takes one."""
+    """A model's table, as in a recipe, plus `classes`, and `channels` if its function takes that argument."""
     given = {**model}
     given.setdefault("classes", classes)
     with _function(str(given["name"])) as function:
@@ -71,11 +71,11 @@ def complete(model: Mapping[str, Any], classes: int, channels: int) -> dict[str,
 
 @contextmanager
 def _function(name: str) -> Iterator[Callable[..., object]]:
-    """What makes the model of that name."""
+    """The function that makes the model of that name."""
     prefix, colon, rest = name.partition(":")
     if prefix in LIBRARIES and colon:
         if not rest:
-            raise ModelError(f"Model {name!r} lacks the name of a model of {prefix}, as in '{prefix}:resnet50'.")
+            raise ModelError(f"Add the name of a model of {prefix}, for example '{prefix}:resnet50'; got {name!r}.")
         yield partial(LIBRARIES[prefix], rest)
     elif colon:
         with user_function(name) as function:
@@ -92,19 +92,21 @@ def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -
     _check_options(name, function, options)
     model = function(**options)
     if not isinstance(model, nn.Module):
-        raise ModelError(f"Model {name!r} gave a {type(model).__name__}, but it must give a torch.nn.Module.")
+        raise ModelError(f"Model {name!r} must return a torch.nn.Module; got {type(model).__name__}.")
     return model
 
 
 def _check_options(name: str, function: Callable[..., object], options: dict[str, Any]) -> None:
-    """Refuses an option that the function does not take, or the lack of one that it needs, before it is called."""
+    """Check before the call that the function takes every option and gets every one that it needs."""
     parameters = inspect.signature(function).parameters.values()
     known = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for option in options:
         if option not in known and not takes_any:
             takes = ", ".join(known) or "nothing"
-            raise ModelError(f"Model {name!r} takes no option {option!r}{nearest(option, known)}; it takes: {takes}.")
+            raise ModelError(
+                f"Model {name!r} takes no option {option!r}{did_you_mean(option, known)}; it takes: {takes}."
+            )
     for needed, parameter in known.items():
         if parameter.default is parameter.empty and needed not in options:
-            raise ModelError(f"Model {name!r} needs the option {needed!r}, which was not given.")
+            raise ModelError(f"Model {name!r} needs the option {needed!r}: pass {needed}=….")

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from gradreg.models.activations import activation as activation_named
 from gradreg.models.normalize import Statistics, first_layer
 
-STEM_WIDTH = 64
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+_STEM_WIDTH = 64
+_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Inner width and number of bottlenecks of each stage."""
-EXPANSION = 4
+_EXPANSION = 4
 
 
 def resnet50(
@@ -31,18 +31,18 @@ def resnet50(
     act = activation_named(activation)
     layers: dict[str, nn.Module] = {
         "normalize": first_layer(mean, std, channels),
-        "conv1": nn.Conv2d(channels, STEM_WIDTH, 7, stride=2, padding=3, bias=False),
-        "bn1": nn.BatchNorm2d(STEM_WIDTH),
+        "conv1": nn.Conv2d(channels, _STEM_WIDTH, 7, stride=2, padding=3, bias=False),
+        "bn1": nn.BatchNorm2d(_STEM_WIDTH),
         "act1": act(),
         "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
     }
-    inputs = STEM_WIDTH
-    for stage, (width, blocks) in enumerate(STAGES, start=1):
+    inputs = _STEM_WIDTH
+    for stage, (width, blocks) in enumerate(_STAGES, start=1):
         strides = [1 if stage == 1 else 2] + [1] * (blocks - 1)
         bottlenecks = []
         for stride in strides:
             bottlenecks.append(Bottleneck(inputs, width, stride, act))
-            inputs = width * EXPANSION
+            inputs = width * _EXPANSION
         layers[f"layer{stage}"] = nn.Sequential(*bottlenecks)
     layers |= {"avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "fc": nn.Linear(inputs, classes)}
     model = nn.Sequential(OrderedDict(layers))
@@ -55,7 +55,7 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int, act: Callable[[], nn.Module]) -> None:
         super().__init__()
-        outputs = width * EXPANSION
+        outputs = width * _EXPANSION
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
         self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)

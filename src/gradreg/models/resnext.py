@@ -15,9 +15,9 @@ from gradreg.models.activations import activation as activation_named
 from gradreg.models.checks import unknown
 from gradreg.models.normalize import Statistics, first_layer
 
-WIDTHS = (32, 64, 128)
-BLOCKS_PER_STAGE = 5
-HEADS = ("paper", "linear")
+_WIDTHS = (32, 64, 128)
+_BLOCKS_PER_STAGE = 5
+_HEADS = ("paper", "linear")
 
 
 def resnext34_2x32(
@@ -31,28 +31,28 @@ def resnext34_2x32(
 ) -> nn.Module:
     """34 weight layers in three stages of five blocks at full, half and quarter resolution; no strided convolution.
 
-    `head="paper"` batch-normalises the logits and passes them through the activation, which the paper does not tell.
+    `head="paper"` batch-normalises the logits and passes them through the activation, which the paper does not mention.
     Each logit then has unit variance over a training batch (so a batch needs two images): ten balanced classes cannot
     reach a cross entropy below 0.278 nor a mean probability above 0.757, and the paper's gradient norms and gaps hold
     under that cap only. With ReLU, an image whose logits are all 0 has no gradient at all. `head="linear"` has neither
     trait and just as many parameters; its numbers do not compare with Tables 2 and 3.
     """
-    if head not in HEADS:
-        raise unknown("head", head, HEADS)
+    if head not in _HEADS:
+        raise unknown("head", head, _HEADS)
     act = activation_named(activation)
     layers: dict[str, nn.Module] = {
         "normalize": first_layer(mean, std, channels),
-        "stem": _unit(channels, WIDTHS[0], kernel=3, act=act),
+        "stem": _unit(channels, _WIDTHS[0], kernel=3, act=act),
     }
-    for stage, width in enumerate(WIDTHS, start=1):
+    for stage, width in enumerate(_WIDTHS, start=1):
         if stage > 1:
             # The 1x1 convolution runs at the higher resolution and the pooling follows it, as the authors have it.
             transition = _unit(width // 2, width, kernel=1, act=act)
             layers[f"transition{stage - 1}"] = transition.append(nn.AvgPool2d(2))
-        layers[f"stage{stage}"] = nn.Sequential(*(BranchBlock(width, act) for _ in range(BLOCKS_PER_STAGE)))
+        layers[f"stage{stage}"] = nn.Sequential(*(BranchBlock(width, act) for _ in range(_BLOCKS_PER_STAGE)))
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
     layers["flatten"] = nn.Flatten()
-    layers["head"] = _paper_head(WIDTHS[-1], classes, act) if head == "paper" else nn.Linear(WIDTHS[-1], classes)
+    layers["head"] = _paper_head(_WIDTHS[-1], classes, act) if head == "paper" else nn.Linear(_WIDTHS[-1], classes)
     return nn.Sequential(OrderedDict(layers))
 
 

@@ -7,8 +7,8 @@ from torch import nn
 from gradreg.models.activations import activation as activation_named
 from gradreg.models.normalize import Statistics, first_layer
 
-WIDTHS = (16, 32, 64)
-GRID = 4
+_WIDTHS = (16, 32, 64)
+_GRID = 4
 """Side of the last feature map of a 28x28 image; other sizes are pooled to it. Where a stroke is tells digits apart."""
 
 
@@ -27,7 +27,7 @@ def small(
     initialisation keeps the signal's size in its place.
     """
     act = activation_named(activation)
-    first, second, third = WIDTHS
+    first, second, third = _WIDTHS
     model = nn.Sequential(
         OrderedDict[str, nn.Module](
             normalize=first_layer(mean, std, channels),
@@ -39,9 +39,9 @@ def small(
             pool2=nn.AvgPool2d(2),
             conv3=nn.Conv2d(second, third, 4),
             act3=act(),
-            pool3=nn.AdaptiveAvgPool2d(GRID),
+            pool3=nn.AdaptiveAvgPool2d(_GRID),
             flatten=nn.Flatten(),
-            head=nn.Linear(third * GRID**2, classes),
+            head=nn.Linear(third * _GRID**2, classes),
         )
     )
     for module in model.modules():

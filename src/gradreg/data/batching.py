@@ -20,7 +20,7 @@ from gradreg.randomness import generator
 
 
 class Batches(Epochs):
-    """Batches of an image set in memory; the bytes are moved to `device` once, and augmented there."""
+    """Batches of images in memory; the bytes are moved to `device` once and augmented there."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Batches(Epochs):
             mine = joint[share].to(device)
             batch = self.pixels[mine]
             draw = per_image(generator("augment", self.order.seed, epoch, index), len(joint), share, device)
-            for step in self.steps if len(mine) else ():  # no step need be ready for a share of no images
+            for step in self.steps if len(mine) else ():  # a process may have no image of a batch
                 batch = step(batch, draw)
             yield floats(batch, channels_last=self.channels_last), self.labels[mine]
 
@@ -57,7 +57,7 @@ class FolderBatches(Epochs):
     """Batches of an image folder, decoded in `workers` processes; an image's view depends on (seed, epoch, image).
 
     `augment` may name "crop" (a random resized crop of at least `min_scale` of the image) and "flip". Without "crop" an
-    image is resized and cut at its centre, as for evaluation. Bytes are what travels to `device`.
+    image is resized and cut at its centre, as for evaluation. Bytes, not floats, are moved to `device`.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class FolderBatches(Epochs):
         super().__init__(Order(len(folder), batch_size, shuffle, seed, drop_last, rank, world))
         need_pillow()
         if unknown := [name for name in augment or () if name not in ("crop", "flip")]:
-            raise ConfigError(f"Image folders are augmented by 'crop' and 'flip', not {unknown[0]!r}.")
+            raise ConfigError(f"augment of an image folder must be 'crop' or 'flip'; got {unknown[0]!r}.")
         if not 0 < min_scale <= 1:
             raise ConfigError(
-                f"min_scale is {min_scale}, but it is the least share of an image that a crop keeps, in (0, 1]."
+                f"min_scale, the smallest fraction of an image that a crop keeps, must lie in (0, 1]; got {min_scale}."
             )
         self.folder = folder
         self.size = folder.size if size is None else size
@@ -94,7 +94,7 @@ class FolderBatches(Epochs):
         self.channels_last = channels_last
 
     def decoder(self) -> Decoder:
-        """What the workers of this epoch do with a file."""
+        """How the workers decode a file in this epoch."""
         return Decoder(self.size, self.min_scale, self.flip, self.order.seed, self.epoch)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -104,9 +104,9 @@ class FolderBatches(Epochs):
             self.decoder(),
             batch_sampler=([(paths[i], i) for i in share.tolist()] for share in shares),
             num_workers=self.workers,
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
             pin_memory=self.device.type == "cuda",
-            worker_init_fn=_leave_signals_to_the_first_process,
+            worker_init_fn=_leave_signals_to_the_main_process,
             # The loader draws a seed for its workers, from the global generator unless it is given one.
             generator=torch.Generator(),
         )
@@ -120,11 +120,18 @@ class FolderBatches(Epochs):
             )
 
 
-def _as_it_is(batch: Any) -> Any:
+def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
+    """`Batches` or `FolderBatches` with the given options, depending on the part of the data set."""
+    if isinstance(part, Images):
+        return Batches(part, batch_size, **options)
+    return FolderBatches(part, batch_size, **options)
+
+
+def _unchanged(batch: Any) -> Any:
     return batch
 
 
-def _leave_signals_to_the_first_process(worker: int) -> None:
-    """Ctrl-C and torchrun's signals go to a whole group, but who saves and stops needs its workers until then."""
+def _leave_signals_to_the_main_process(worker: int) -> None:
+    """Ctrl-C and torchrun's signals reach the workers too, and the main process needs them until it has saved."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
