@@ -125,7 +125,7 @@ def test_torchrun_writes_what_one_process_writes(weights: str, tmp_path: Path, m
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nfrom rich.console import Console\n"
-        "from gradreg.evaluation import command\n"
+        "from gradreg.cli import evaluate as command\n"
         "sys.exit(command.carry_out(sys.argv[1], data='mnist5k', threat='l2', images=9, attacks='fmn,deepfool', "
         "regularity='local', calibration_images=640, smoothing='0.25', samples=100, seed=0, "
         "out=Path(sys.argv[2]), device='cpu', data_dir=None, batch_size=4, architecture='small', "
