@@ -1,4 +1,7 @@
-"""What a user did wrong, in one sentence: what was wrong, what was expected, what to do."""
+"""Errors a user can act on: one sentence that says what was expected, what was given and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class GradregError(Exception):
@@ -35,3 +38,19 @@ class Interrupted(Exception):  # noqa: N818
     def __init__(self, sentence: str, signal: int) -> None:
         super().__init__(sentence)
         self.signal = signal
+
+
+def require(condition: bool, sentence: str) -> None:
+    """Raise a ConfigError with that sentence unless the condition holds."""
+    if not condition:
+        raise ConfigError(sentence)
+
+
+def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:
+    """` (did you mean 'X'?)` for the known name closest to a misspelt one, case ignored; "" if none is close.
+
+    `prefix` goes in front of the suggested name, as in 'objective.lam'.
+    """
+    folded = {each.lower(): each for each in known}
+    close = get_close_matches(str(name).lower(), folded, n=1, cutoff=0.4)
+    return f" (did you mean {prefix + folded[close[0]]!r}?)" if close else ""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import gradreg
-from gradreg.data import fashion_mnist, load, names
+from gradreg.data import fashion_mnist, load, names, source
 from gradreg.data.files import data_root, download
 from gradreg.errors import DataError
 
@@ -23,6 +23,16 @@ def test_names_and_the_nearest_to_an_unknown_one() -> None:
     for wrong, nearest in (("cifar-10", "cifar10"), ("Fashion_MNIST", "fashion-mnist"), ("mnist", "mnist5k")):
         with pytest.raises(DataError, match=rf"no data set '{wrong}' \(did you mean '{nearest}'"):
             load(wrong)
+    with pytest.raises(
+        DataError, match=r"no data set 'qqqq': choose mnist5k, fashion-mnist, cifar10 or folder:PATH\.$"
+    ):
+        load("qqqq")
+
+
+def test_help_texts_list_what_the_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert source.choices() == "mnist5k, fashion-mnist, cifar10 or folder:PATH"
+    monkeypatch.setitem(source.DATA_SETS, "leaves", source.DATA_SETS["mnist5k"])
+    assert source.choices() == "mnist5k, fashion-mnist, cifar10, leaves or folder:PATH"
 
 
 def test_argument_then_environment_then_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_each_call_makes_a_new_layer() -> None:
 @pytest.mark.parametrize(("wrong", "right"), [("ReLU", "relu"), ("sillu", "silu"), ("c2_relu", "c2relu")])
 def test_unknown_activation_names_the_nearest(wrong: str, right: str) -> None:
     expected = (
-        f"Activation '{wrong}' is unknown (did you mean '{right}'?): choose one of relu, c2relu, gelu, silu, softplus."
+        f"There is no activation '{wrong}' (did you mean '{right}'?): choose one of relu, c2relu, gelu, silu, softplus."
     )
     with pytest.raises(ModelError) as caught:
         activation(wrong)

@@ -26,13 +26,13 @@ def test_options_reach_the_model() -> None:
 
 def test_unknown_model_names_the_nearest_and_lists_all() -> None:
     assert message_of("resnext34") == (
-        "Model 'resnext34' is unknown (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
+        "There is no model 'resnext34' (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
         "resnet50, timm:NAME, torchvision:NAME, package.module:function."
     )
 
 
 def test_a_name_like_no_other_gets_no_guess() -> None:
-    assert message_of("qqqq").startswith("Model 'qqqq' is unknown: choose one of small, ")
+    assert message_of("qqqq").startswith("There is no model 'qqqq': choose one of small, ")
 
 
 def test_unknown_option_names_the_nearest() -> None:
@@ -44,13 +44,13 @@ def test_unknown_option_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("classes", [1, 0, -5, 10.0, "10", True, None])
 def test_senseless_classes(classes: object) -> None:
-    expected = f"classes must be a whole number of at least 2, but it is {classes!r}."
+    expected = f"classes must be an integer of at least 2; got {classes!r}."
     assert message_of("small", classes=classes) == expected
 
 
 @pytest.mark.parametrize("channels", [0, -1, 2.5])
 def test_senseless_channels(channels: object) -> None:
-    expected = f"channels must be a whole number of at least 1, but it is {channels!r}."
+    expected = f"channels must be an integer of at least 1; got {channels!r}."
     assert message_of("small", channels=channels) == expected
 
 

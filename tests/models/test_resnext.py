@@ -117,6 +117,6 @@ def test_linear_head_gives_signed_logits_and_takes_a_single_image() -> None:
 
 
 def test_unknown_head() -> None:
-    message = "Head 'papers' is unknown (did you mean 'paper'?): choose one of paper, linear."
+    message = "There is no head 'papers' (did you mean 'paper'?): choose one of paper, linear."
     with pytest.raises(ModelError, match=re.escape(message)):
         build("resnext34_2x32", classes=10, head="papers")

@@ -4,12 +4,12 @@ import tomllib
 from typing import Any
 
 import pytest
+from gradreg.runs.optimizers import SGD, AdamW
 
 from gradreg.config import tables, toml
 from gradreg.errors import ConfigError
 from gradreg.objectives import Adversarial, Gradient, Noise, Undefended
 from gradreg.runs import recipes
-from gradreg.runs.optimizers import SGD, AdamW
 from gradreg.runs.schedules import Linear, OneCycle
 from gradreg.runs.settings import Config, Phase, Probe
 
@@ -74,10 +74,10 @@ def test_what_is_no_setting(setting: str) -> None:
     ("changes", "message"),
     [
         ({"epoch": 3}, r"There is no setting 'epoch' (did you mean 'epochs'?)."),
-        ({"zzz": 3}, "There is no setting 'zzz': there are objective, epochs,"),
+        ({"zzz": 3}, "There is no setting 'zzz': choose one of objective, epochs,"),
         ({"objective": {"name": "gradient", "lamb": 1}}, "no setting 'objective.lamb' (did you mean 'objective.la"),
         ({"objective": {"name": "gradiant"}}, "objective.name is 'gradiant' (did you mean 'gradient'?)."),
-        ({"objective": {"eps": 1.0}}, "objective.name is None: there are undefended, gradient,"),
+        ({"objective": {"eps": 1.0}}, "objective.name is None: choose one of undefended, gradient,"),
         ({"objective": 3}, "objective is 3, but it must be a table with a name: undefended, gradient,"),
         ({"schedule": "cosine"}, "schedule.name is 'cosine'"),
         ({"epochs": "many"}, "epochs is 'many', but it must be a whole number."),

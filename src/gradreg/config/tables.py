@@ -7,12 +7,11 @@ table's `name` says which, and the name alone stands for that kind with its defa
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gradreg.config.fractions import fraction
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 
@@ -25,7 +24,7 @@ def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     hints = get_type_hints(cls)
     for key in table:
         if key not in known:
-            raise ConfigError(f"There is no setting {where + key!r}{nearest(key, known, where)}.")
+            raise ConfigError(f"There is no setting {where + key!r}{_hint(key, known, where)}.")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"The setting {where + name!r} is missing.")
@@ -41,10 +40,9 @@ def plain(settings: Any) -> dict[str, Any]:
     }
 
 
-def nearest(name: str, known: Mapping[str, Any], where: str = "") -> str:
-    """The hint that ends a sentence about an unknown name."""
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    return f" (did you mean {where + close[0]!r}?)" if close else f": there are {', '.join(known)}"
+def _hint(name: str, known: Mapping[str, Any], where: str = "") -> str:
+    """The end of a sentence about an unknown name: the closest one, or all of them."""
+    return did_you_mean(name, known, where) or f": choose one of {', '.join(known)}"
 
 
 def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
@@ -95,7 +93,7 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
     options = dict(value)
     name = options.pop("name", None)
     if name not in kinds:
-        raise ConfigError(f"{where}.name is {name!r}{nearest(str(name), kinds)}.")
+        raise ConfigError(f"{where}.name is {name!r}{_hint(str(name), kinds)}.")
     return build(kinds[name], options, f"{where}.")
 
 

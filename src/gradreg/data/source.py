@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from gradreg.data.batches import Batches, FolderBatches
 from gradreg.data.files import data_root
 from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
-from gradreg.errors import DataError
+from gradreg.errors import DataError, did_you_mean
 
 
 class Entry(NamedTuple):
@@ -38,6 +37,12 @@ def names() -> tuple[str, ...]:
     return (*DATA_SETS, f"{FOLDER}PATH")
 
 
+def choices() -> str:
+    """The names as a help text lists them: mnist5k, fashion-mnist, cifar10 or folder:PATH."""
+    *first, last = names()
+    return f"{', '.join(first)} or {last}"
+
+
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """A data set by name, from `data_dir`, else $GRADREG_DATA, else the user's cache folder.
 
@@ -47,8 +52,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     if name.startswith(FOLDER):
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
     if name not in DATA_SETS:
-        nearest = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0)[0]
-        raise DataError(f"There is no data set {name!r} (did you mean {nearest!r}?): there are {', '.join(names())}.")
+        raise DataError(f"There is no data set {name!r}{did_you_mean(name, names())}: choose {choices()}.")
     entry = DATA_SETS[name]
     return DataSet(name, *entry.load(data_root(data_dir)), radii=entry.radii)
 

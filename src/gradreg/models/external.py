@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradreg.errors import ModelError
+from gradreg.errors import ModelError, did_you_mean
 from gradreg.models.activations import activation as activation_named
-from gradreg.models.checks import nearest
 from gradreg.models.normalize import Normalize
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -80,7 +79,7 @@ def _user_module(name: str) -> ModuleType:
 def _callable(module: ModuleType, module_name: str, attribute: str) -> Callable[..., object]:
     if not hasattr(module, attribute):
         public = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise ModelError(f"Module {module_name!r} has no {attribute!r}{nearest(attribute, public)}.")
+        raise ModelError(f"Module {module_name!r} has no {attribute!r}{did_you_mean(attribute, public)}.")
     function = getattr(module, attribute)
     if not callable(function):
         kind = type(function).__name__
@@ -112,7 +111,7 @@ def _as_one_sentence(library: str, name: str, list_models: Callable[[], list[str
         yield
     except Exception as error:
         known = list_models()
-        hint = "" if name in known else nearest(name, known)
+        hint = "" if name in known else did_you_mean(name, known)
         raise ModelError(f"Model {name!r} could not be built by {library}{hint}: {_ended(error)}") from error
 
 

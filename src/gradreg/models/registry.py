@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from gradreg.errors import ModelError
-from gradreg.models.checks import nearest, unknown, whole_number
+from gradreg.errors import ModelError, did_you_mean
+from gradreg.models.checks import unknown, whole_number
 from gradreg.models.compact import compact
 from gradreg.models.external import timm_model, torchvision_model, user_function
 from gradreg.models.resnet import resnet50
@@ -104,7 +104,9 @@ def _check_options(name: str, function: Callable[..., object], options: dict[str
     for option in options:
         if option not in known and not takes_any:
             takes = ", ".join(known) or "nothing"
-            raise ModelError(f"Model {name!r} takes no option {option!r}{nearest(option, known)}; it takes: {takes}.")
+            raise ModelError(
+                f"Model {name!r} takes no option {option!r}{did_you_mean(option, known)}; it takes: {takes}."
+            )
     for needed, parameter in known.items():
         if parameter.default is parameter.empty and needed not in options:
             raise ModelError(f"Model {name!r} needs the option {needed!r}, which was not given.")

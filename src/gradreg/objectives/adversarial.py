@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
-from gradreg.objectives.base import Moment, Outcome, require, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.penalty.passes import BatchNormMode, Calls, check_batch_norm_mode
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
@@ -94,9 +93,3 @@ def smoothed_cross_entropy(smoothing: float) -> Criterion:
         return F.cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)
 
     return criterion
-
-
-def require(condition: bool, sentence: str) -> None:
-    """Refuse settings that cannot mean anything sensible."""
-    if not condition:
-        raise ConfigError(sentence)

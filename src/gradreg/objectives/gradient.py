@@ -6,8 +6,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.errors import require
 from gradreg.norms import ThreatName
-from gradreg.objectives.base import Moment, Outcome, require
+from gradreg.objectives.base import Moment, Outcome
 from gradreg.penalty import regularized_loss
 from gradreg.penalty.options import Method, Scale, default_step
 from gradreg.penalty.passes import AutocastMode, BatchNormMode

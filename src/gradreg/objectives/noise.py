@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from gradreg.objectives.base import Moment, Objective, Outcome, require
+from gradreg.errors import require
+from gradreg.objectives.base import Moment, Objective, Outcome
 from gradreg.objectives.undefended import Undefended
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
-from gradreg.objectives.base import Moment, Outcome, require, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, without_wrapper
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty.passes import BatchNormMode, Calls
 from gradreg.precision import at_least_single

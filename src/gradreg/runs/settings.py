@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives import OBJECTIVES, Objective, Undefended
-from gradreg.objectives.base import require
 from gradreg.runs.optimizers import OPTIMIZERS, SGD
 from gradreg.runs.optimizers import Settings as OptimizerSettings
 from gradreg.runs.schedules import SCHEDULES, OneCycle, Schedule
