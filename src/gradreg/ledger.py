@@ -26,7 +26,7 @@ from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError
 
 _KIND = "part of a ledger"
-_HEAD, _LOCK = "begun.json", ".lock"
+_HEAD, LOCK = "begun.json", ".lock"
 _DONE = ".done.safetensors"
 _EVERY = 1.0  # seconds
 
@@ -152,7 +152,7 @@ def lock(folder: Path) -> Iterator[None]:
     """Hold a folder for this process alone. The operating system releases it when the process ends, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = FileLock(folder / _LOCK)
+        held = FileLock(folder / LOCK)
         held.acquire(blocking=False)
     except Timeout:
         raise ConfigError(

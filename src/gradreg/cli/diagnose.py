@@ -39,9 +39,9 @@ def diagnose_named(
 ) -> int:
     """The same for a model and data by name, as `gradreg evaluate` takes them, on the test images that it would."""
     from gradreg.evaluation.material import select
-    from gradreg.runs.opening import opened_on
+    from gradreg.runs.opening import open_model_on
 
-    with opened_on(device, model, data, data_dir, architecture, options) as (opened, place):
+    with open_model_on(device, model, data, data_dir, architecture, options) as (opened, place):
         test = opened.data.test
         index = select(len(test), images, seed)
         x, y = test.floats(index).to(place), test.labels[index].to(place)

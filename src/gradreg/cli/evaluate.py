@@ -16,7 +16,7 @@ from gradreg.evaluation.runner import evaluate
 from gradreg.norms import ThreatName
 from gradreg.processes import joined, speaks
 from gradreg.runs.networks import names
-from gradreg.runs.opening import SUFFIX, open_subject
+from gradreg.runs.opening import SUFFIX, open_model
 
 # The exit status when something is wrong for certain, in the model's code or in gradreg.
 PROVEN_BUG = 3
@@ -47,7 +47,7 @@ def carry_out(
     """Evaluate, and return the exit status: 0, 3 if the diagnosis proves a bug, 130 after an interruption."""
     folder, confirmed = out or default_folder(model), radii(autoattack)
     with joined(device) as processes:
-        opened = open_subject(
+        opened = open_model(
             model,
             data,
             data_dir=data_dir,

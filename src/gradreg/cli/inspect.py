@@ -18,7 +18,7 @@ from gradreg.inspection.image import Inspection, inspect_image
 from gradreg.norms import ThreatName
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
-from gradreg.runs.opening import opened_on
+from gradreg.runs.opening import open_model_on
 
 
 def chosen(data: DataSet, image: str, label: str | None = None) -> tuple[Tensor, int | None]:
@@ -79,7 +79,7 @@ def inspect_named(
     **rest: Any,
 ) -> int:
     """`carry_out` for what a command line names, as `gradreg evaluate` takes it."""
-    with opened_on(device, model, data, data_dir, architecture, options) as (opened, place):
+    with open_model_on(device, model, data, data_dir, architecture, options) as (opened, place):
         x, y = chosen(opened.data, image, label)
         return carry_out(opened.model, x.to(place), y, opened.data.classes, **rest)
 

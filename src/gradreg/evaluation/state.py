@@ -11,7 +11,6 @@ from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.files import FACTS, dumps
 from gradreg.evaluation.record import Origin
-from gradreg.runs.directory import RunDirectory
 
 T = TypeVar("T")
 
@@ -43,7 +42,7 @@ class State:
                     raise ConfigError(f"{folder} cannot be written to ({error}): choose another --out.") from error
         if writes:
             for place in (folder, self.folder):
-                RunDirectory(place).sweep()
+                storage.sweep(place)
 
     def load(self, stage: str, kind: type[T]) -> T | None:
         """The result of a stage, if it was finished."""
