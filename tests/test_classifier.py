@@ -45,7 +45,7 @@ def test_dtype_is_the_models(batch: tuple[Tensor, Tensor]) -> None:
 
 
 def test_device_must_be_the_models(batch: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(ModelError, match="on meta and the model on cpu"):
+    with pytest.raises(ModelError, match="device, cpu; got meta"):
         Classifier(linear())(batch[0].to("meta"))
 
 
@@ -69,7 +69,7 @@ def test_counts_are_each_images_own(batch: tuple[Tensor, Tensor]) -> None:
 
 def test_counts_need_to_know_whose_rows_they_are(batch: tuple[Tensor, Tensor]) -> None:
     classifier = Classifier(linear())
-    with classifier.counted(5), pytest.raises(ConfigError, match="say which they are"):
+    with classifier.counted(5), pytest.raises(ConfigError, match="the image of each row"):
         classifier(batch[0])
 
 
@@ -101,11 +101,11 @@ def test_probabilities_are_recognised_and_refused(batch: tuple[Tensor, Tensor]) 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (lambda x: x, r"returned \(4, 3, 2, 2\) for 4 images"),
-        (lambda x: x.flatten(1)[:2], r"returned \(2, 12\) for 4 images"),
-        (lambda x: x.flatten(1)[:, :1], "two or more logits"),
-        (lambda x: {"logits": x}, "returned dict"),
-        (lambda x: x.flatten(1) / 0, "not finite for 4 images, the first is 0"),
+        (lambda x: x, r"for 4 images, with two or more classes; got \(4, 3, 2, 2\)"),
+        (lambda x: x.flatten(1)[:2], r"for 4 images, with two or more classes; got \(2, 12\)"),
+        (lambda x: x.flatten(1)[:, :1], "two or more classes; got"),
+        (lambda x: {"logits": x}, "two or more classes; got dict"),
+        (lambda x: x.flatten(1) / 0, "not finite for 4 images; the first is image 0"),
     ],
 )
 def test_wrong_outputs_are_refused(model: object, message: str, batch: tuple[Tensor, Tensor]) -> None:
@@ -118,10 +118,10 @@ def test_wrong_outputs_are_refused(model: object, message: str, batch: tuple[Ten
     [
         (2 * torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), "outside the box 0 to 1: pass unnormalised"),
         (torch.full((2, 3, 2, 2), torch.nan), torch.tensor([0, 1]), "outside the box"),
-        (torch.zeros(2, 3, 2, 2, dtype=torch.uint8), torch.tensor([0, 1]), "float images"),
+        (torch.zeros(2, 3, 2, 2, dtype=torch.uint8), torch.tensor([0, 1]), "x must be a float batch"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0.0, 1.0]), "2 integer labels"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0]), "2 integer labels"),
-        (torch.zeros(2, 3, 2, 2), torch.tensor([0, 3]), "Labels run from 0 to 3, but the model has classes 0 to 2"),
+        (torch.zeros(2, 3, 2, 2), torch.tensor([0, 3]), "Labels run from 0 to 3, outside the model's classes 0 to 2"),
     ],
 )
 def test_wrong_images_and_labels_are_refused(x: Tensor, y: Tensor, message: str) -> None:
@@ -130,7 +130,7 @@ def test_wrong_images_and_labels_are_refused(x: Tensor, y: Tensor, message: str)
 
 
 def test_wrong_construction_is_refused() -> None:
-    with pytest.raises(ModelError, match="A str is not a model"):
+    with pytest.raises(ModelError, match="model must be an nn.Module .*; got str"):
         Classifier("resnet50")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="both mean= and std="):
         Classifier(linear(), mean=(0.5,))

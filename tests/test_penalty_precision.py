@@ -70,7 +70,7 @@ def test_low_precision_is_refused_below_a_safe_h_and_good_above_it(
     dtype: torch.dtype, net: nn.Sequential, batch: tuple[Tensor, Tensor]
 ) -> None:
     with torch.autocast("cpu", dtype):
-        with pytest.raises(PrecisionError, match=r"rounding is worth about \d+%.*use h ≥ .*autocast='off'") as caught:
+        with pytest.raises(PrecisionError, match=r"rounding makes up about \d+%.*use h ≥ .*autocast='off'") as caught:
             regularized_loss(net, *batch, lam=1.0, h=1e-3, autocast="keep")
         safe = float(str(caught.value).split("h ≥ ")[1].split(",")[0]) * 1.05
         low = regularized_loss(net, *batch, lam=1.0, h=safe, autocast="keep")
@@ -80,7 +80,7 @@ def test_low_precision_is_refused_below_a_safe_h_and_good_above_it(
 
 
 def test_a_model_in_half_precision_is_refused(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(PrecisionError, match=r"In bfloat16 .*keep the weights in float32"):
+    with pytest.raises(PrecisionError, match=r"In bfloat16, .*keep the weights in float32"):
         regularized_loss(net.bfloat16(), batch[0].bfloat16(), batch[1], lam=1.0)
 
 

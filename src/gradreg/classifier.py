@@ -1,4 +1,4 @@
-"""Any model behind one face: pixels of a box in, checked logits out, and a count of what was asked of each image."""
+"""Any model behind one interface: pixels in, checked logits out, with forwards and backwards counted per image."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,27 +13,27 @@ from gradreg.fingerprints import model_key
 from gradreg.penalty.passes import Criterion, Model
 from gradreg.precision import at_least_single
 
-# How far from 1, in units of rounding, a row may sum and still be taken for probabilities.
+# A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
 _ROUNDING = 32
 
 
 @dataclass(frozen=True)
 class Queries:
-    """How many forwards and backwards each image of an examination has cost."""
+    """Forwards and backwards spent on each image."""
 
     forwards: Tensor
     backwards: Tensor
 
     @classmethod
     def none(cls, images: int, device: torch.device) -> "Queries":
-        """A count that starts at zero."""
+        """Counts that start at zero."""
         return cls(*torch.zeros(2, images, dtype=torch.int64, device=device).unbind())
 
 
 class Classifier(nn.Module):
     """A model that takes pixels of `box`; `mean` and `std` are applied inside it, so distances stay in pixel units.
 
-    The model is used where and as it is: never moved, cast or put in another mode. Pixels are cast to its dtype.
+    The model is never moved, cast or put in another mode. Pixels are cast to its dtype.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         if not callable(model):
-            raise ModelError(f"A {type(model).__name__} is not a model: pass an nn.Module or a function to logits.")
+            raise ModelError(
+                f"model must be an nn.Module or a function from images to logits; got {type(model).__name__}."
+            )
         if (mean is None) != (std is None):
-            raise ConfigError("Normalisation needs both mean= and std=, or neither.")
+            raise ConfigError("Pass both mean= and std= for normalisation, or neither.")
         if not box[0] < box[1]:
-            raise ConfigError(f"box is {box}, but it is the smallest and the largest pixel value, as (0, 1).")
+            raise ConfigError(f"box must be the smallest and the largest pixel value, such as (0, 1); got {box}.")
         self.model = model
         self.box = box
         weight = _first_float(model)
@@ -61,32 +63,33 @@ class Classifier(nn.Module):
 
     @classmethod
     def of(cls, model: Model) -> "Classifier":
-        """`model` as a classifier of pixels in [0, 1]; one that is a classifier already is returned as it is."""
+        """`model` as a classifier of pixels in [0, 1]; a Classifier is returned unchanged."""
         return model if isinstance(model, cls) else cls(model)
 
     def forward(self, x: Tensor, images: Tensor | None = None) -> Tensor:
-        """Logits. `images` says which images of a counted examination the rows are."""
+        """Logits. While queries are counted, `images` says which image each row is."""
         if self._device is not None and x.device != self._device:
-            raise ModelError(f"The images are on {x.device} and the model on {self._device}: move one of them.")
+            raise ModelError(f"x must be on the model's device, {self._device}; got {x.device}. Move one of them.")
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
         logits = self.model(self.normalise(x))
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ModelError(
-                f"The model returned {shape} for {len(x)} images, but a row of two or more logits an image is needed."
+                f"The model must return logits of shape ({len(x)}, classes) for {len(x)} images, with two or more "
+                f"classes; got {shape}."
             )
         return logits
 
     def normalise(self, x: Tensor) -> Tensor:
-        """Pixels as the model inside takes them: its precision, minus the mean, over the deviation."""
+        """Pixels in the model's precision, minus the mean, over the standard deviation."""
         x = x if self._dtype is None else x.to(self._dtype)
         return x if self._mean is None or self._std is None else (x - self._mean) / self._std
 
     def loss_and_gradient(
         self, x: Tensor, y: Tensor, loss: Criterion, images: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Each image's loss, detached, and the gradient of its own loss; no weight gets a gradient."""
+        """The detached loss per image, and the gradient of each image's own loss; no weight gets a gradient."""
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             losses = loss(self(leaf, images), y)
@@ -97,7 +100,7 @@ class Classifier(nn.Module):
 
     @contextmanager
     def counted(self, images: int) -> Iterator[Queries]:
-        """Count the forwards and backwards of an examination of that many images."""
+        """Count the forwards and backwards spent on each of that many images."""
         outer, self._queries = self._queries, Queries.none(images, self._device or torch.device("cpu"))
         try:
             yield self._queries
@@ -105,10 +108,10 @@ class Classifier(nn.Module):
             self._queries = outer
 
     def check(self, x: Tensor, y: Tensor) -> Tensor:
-        """Refuse what would give silently wrong numbers, before an examination starts; the clean logits are returned.
+        """Raise an error for what would give silently wrong numbers; return the clean logits, by one uncounted forward.
 
-        One uncounted forward. Refused: a model in train mode, pixels outside the box, labels that are no class,
-        logits that are not finite, probabilities for logits.
+        Checked are train mode, pixels outside the box, labels outside the classes, logits that are not finite, and
+        probabilities in place of logits.
         """
         self._check_mode()
         self._check_images(x, y)
@@ -122,12 +125,12 @@ class Classifier(nn.Module):
         classes = logits.shape[1]
         if int(y.min()) < 0 or int(y.max()) >= classes:
             raise DataError(
-                f"Labels run from {int(y.min())} to {int(y.max())}, but the model has classes 0 to {classes - 1}."
+                f"Labels run from {int(y.min())} to {int(y.max())}, outside the model's classes 0 to {classes - 1}."
             )
         return logits
 
     def fingerprint(self, x: Tensor) -> str:
-        """What its answers depend on: box, normalisation, layers, weights; of a bare function, its answers to `x`."""
+        """What the logits depend on: box, normalisation, layers, weights; for a function, its predictions on `x`."""
         around = repr((self.box, self._mean, self._std))
         if isinstance(self.model, nn.Module):
             return model_key(self.model, around)
@@ -140,15 +143,15 @@ class Classifier(nn.Module):
         training = next((type(module).__name__ for module in modules if module.training), None)
         if training is not None:
             raise ModelError(
-                f"The model is in train mode ({training}), where dropout and batch statistics change its answers: "
+                f"The model is in train mode ({training}), where dropout and batch statistics change its logits: "
                 "call model.eval() first."
             )
 
     def _check_images(self, x: Tensor, y: Tensor) -> None:
         if x.ndim < 2 or not x.is_floating_point() or len(x) == 0:
-            raise DataError(f"x is a {x.dtype} tensor of shape {tuple(x.shape)}, but it is a batch of float images.")
+            raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
         if y.shape != (len(x),) or y.is_floating_point():
-            raise DataError(f"y is a {y.dtype} tensor of shape {tuple(y.shape)}, but it is {len(x)} integer labels.")
+            raise DataError(f"y must hold {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
         low, high = self.box
         smallest, largest = float(x.min()), float(x.max())
         if not (low <= smallest and largest <= high):
@@ -162,13 +165,15 @@ def _check_logits(logits: Tensor) -> None:
     finite = logits.isfinite().all(1)
     if not bool(finite.all()):
         first = int((~finite).nonzero()[0])
-        raise ModelError(f"The model's logits are not finite for {int((~finite).sum())} images, the first is {first}.")
+        raise ModelError(
+            f"The model's logits are not finite for {int((~finite).sum())} images; the first is image {first}."
+        )
     scores = logits.to(at_least_single(logits.dtype))
     looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
     if bool(looks_like_one.all()):
         raise ModelError(
-            "The model returns probabilities, whose gradients vanish where it is sure, so attacks would fail and make "
-            "it look robust: return the logits, without the softmax at the end."
+            "The model returns probabilities. Their gradients vanish where it is confident, so attacks would fail and "
+            "the model would look robust: return the logits, without the softmax at the end."
         )
 
 
@@ -186,8 +191,10 @@ def _channels(values: Sequence[float] | None, device: torch.device | None) -> Te
 def _add(counts: Tensor, images: Tensor | None, rows: int) -> None:
     if images is None:
         if rows != len(counts):
-            raise ConfigError(f"{rows} rows were asked of an examination of {len(counts)} images: say which they are.")
+            raise ConfigError(
+                f"{rows} rows are not the {len(counts)} counted images: pass images=, the image of each row."
+            )
         counts += 1
     else:
-        # An image may stand in several rows of one call, and each row is work.
+        # An image may be in several rows of one call, and each row counts.
         counts.index_add_(0, images, torch.ones_like(images, dtype=counts.dtype))

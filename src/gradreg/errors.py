@@ -9,7 +9,7 @@ class GradregError(Exception):
 
 
 class ConfigError(GradregError):
-    """An argument, option or combination of them that cannot mean anything sensible."""
+    """An invalid argument, option or combination of them."""
 
 
 class ModelError(GradregError):
@@ -17,23 +17,23 @@ class ModelError(GradregError):
 
 
 class DataError(GradregError):
-    """Images or labels that are missing, damaged or of the wrong kind."""
+    """Images or labels that are missing, damaged or of the wrong type or range."""
 
 
 class PrecisionError(GradregError):
-    """Arithmetic too coarse for the asked finite difference."""
+    """Arithmetic too coarse for the requested finite difference."""
 
 
 class RunError(GradregError):
-    """A run directory that is in the way, missing, damaged or that cannot be written to."""
+    """A run directory that exists already, is missing, damaged or cannot be written to."""
 
 
 class TrainingFailed(GradregError):  # noqa: N818
-    """Training that went wrong in a way that is recognised: it says how, where and what helps."""
+    """Training that failed in a known way: the message says how, where and what helps."""
 
 
 class Interrupted(Exception):  # noqa: N818
-    """A signal ended the run after it was saved; no mistake of anybody's."""
+    """A signal ended the run after it was saved. Not an error of the user's, so not a GradregError."""
 
     def __init__(self, sentence: str, signal: int) -> None:
         super().__init__(sentence)
@@ -52,5 +52,5 @@ def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:
     `prefix` goes in front of the suggested name, as in 'objective.lam'.
     """
     folded = {each.lower(): each for each in known}
-    close = get_close_matches(str(name).lower(), folded, n=1, cutoff=0.4)
+    close = get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
     return f" (did you mean {prefix + folded[close[0]]!r}?)" if close else ""

@@ -1,4 +1,4 @@
-"""What images and weights are known by: one identity for each, wherever work is resumed, compared or merged."""
+"""Fingerprints of images and weights: one identity for each, wherever work is resumed, compared or merged."""
 
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def image_keys(x: Tensor) -> Tensor:
-    """A 64-bit fingerprint of each image's pixels, taken in single precision; on the CPU."""
+    """A 64-bit fingerprint of the pixels per image, in single precision; on the CPU."""
     rows = x.detach().to("cpu", torch.float32).contiguous().numpy()
     return torch.tensor([int.from_bytes(_digest(row.tobytes(), 8), "little", signed=True) for row in rows])
 
@@ -19,12 +19,12 @@ def joint_key(keys: Iterable[int]) -> str:
 
 
 def images_key(x: Tensor, *columns: Tensor) -> str:
-    """One fingerprint for a batch of images and what goes with them: labels, places."""
+    """One fingerprint for a batch of images and further columns, such as labels or positions."""
     return joint_key([*image_keys(x).tolist(), *(value for column in columns for value in column.tolist())])
 
 
 def model_key(model: nn.Module, prefix: str = "") -> str:
-    """A fingerprint of a model's layers and weights; `prefix` is whatever else its answers depend on."""
+    """A fingerprint of a model's layers and weights; `prefix` is whatever else its outputs depend on."""
     digest = blake2b(prefix.encode(), digest_size=16)
     digest.update(repr(model).encode())
     for name, value in model.state_dict().items():

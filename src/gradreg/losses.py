@@ -1,4 +1,4 @@
-"""Losses with one value an image.
+"""Losses with one value per image.
 
 The margin is negative exactly when the image is classified correctly, so 0 is the ℓ₀ of the paper's Prop. 2.2.
 """
@@ -12,14 +12,14 @@ from gradreg.precision import at_least_single
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross entropy of each image, in single precision at least: bf16 keeps two digits of a loss."""
+    """Cross entropy per image, in single precision or better: bf16 keeps two digits of a loss."""
     return F.cross_entropy(logits.to(at_least_single(logits.dtype)), y, reduction="none")
 
 
 def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     """max_{i≠c} f_i − f_c, the modified Carlini-Wagner loss of §2.2; top-k: the k-th largest f_i instead.
 
-    `scores` are logits or probabilities. The true class is taken out before sorting, so the value is the true margin
+    `scores` are logits or probabilities. The true class is left out before sorting, so the value is the true margin
     for misclassified images too: "the (k+1)-th largest of all minus f_c" is 0, with a zero gradient, at rank k + 1.
     """
     return _rivals(scores, y, topk).topk(topk).values[:, -1] - _own(scores, y)
@@ -37,7 +37,7 @@ def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0) -> Tensor:
     margin by at most log(classes − 1)/β. (A softmax-weighted mean of the scores is smooth too, but lies *below* it.)
     """
     if sharpness <= 0:
-        raise ConfigError(f"sharpness is {sharpness}, but a soft maximum needs a positive one; 10 is usual.")
+        raise ConfigError(f"sharpness must be positive (10 is usual); got {sharpness}.")
     rivals = _rivals(scores, y, 1)
     # Relative to the largest rival, the logarithm is of at least 1: the excess cannot round below zero.
     largest = rivals.detach().amax(1, keepdim=True)
@@ -52,5 +52,5 @@ def _own(scores: Tensor, y: Tensor) -> Tensor:
 def _rivals(scores: Tensor, y: Tensor, topk: int) -> Tensor:
     classes = scores.shape[1]
     if not 1 <= topk < classes:
-        raise ConfigError(f"topk is {topk}, but a margin over {classes} classes needs 1 ≤ topk < {classes}.")
+        raise ConfigError(f"topk must lie between 1 and {classes - 1} for {classes} classes; got {topk}.")
     return scores.scatter(1, y[:, None], -torch.inf)

@@ -1,8 +1,8 @@
 """A threat: the norm that measures an attacker's perturbation, and what its geometry gives.
 
 `threat("linf")` names the norm of the *attack*; penalties and bounds use its dual, so nobody has to remember that l∞
-goes with l1. Every method works on a batch of images of any shape, one answer an image. A radius is a number, or a
-tensor with one for each image.
+goes with l1. Every method works on a batch of images of any shape and returns one result per image. A radius is a
+number, or a tensor with one radius per image.
 """
 
 import math
@@ -20,11 +20,11 @@ Radius = float | Tensor
 
 
 def threat(name: "ThreatName | Threat") -> "Threat":
-    """The threat of that name; a threat is returned as it is."""
+    """The threat of that name; a Threat is returned unchanged."""
     if isinstance(name, Threat):
         return name
     if name not in THREATS:
-        raise ConfigError(f"There is no threat {name!r}: the norm of the attack is one of {', '.join(THREATS)}.")
+        raise ConfigError(f"threat must be one of {', '.join(THREATS)}, or a gradreg.norms.Threat; got {name!r}.")
     return THREATS[name]
 
 
@@ -38,7 +38,7 @@ def robust_at(distance: Tensor, eps: float) -> Tensor:
 
 
 def per_image(values: Radius, like: Tensor) -> Tensor:
-    """One number an image, shaped to multiply a batch of images."""
+    """One number per image, shaped to multiply a batch of images."""
     values = torch.as_tensor(values, dtype=at_least_single(like.dtype), device=like.device)
     return values.reshape(-1, *[1] * (like.ndim - 1))
 
@@ -48,28 +48,28 @@ class Threat(ABC):
 
     name: ThreatName
     symbol: str
-    """As it is written in tables: l∞."""
+    """As written in tables: l∞."""
     dual: str
     """The dual norm's index in formulas, as the 1 of ‖∇ℓ‖_1."""
     p: float
-    """Σ|v|^p is what other libraries know the norm by."""
+    """The p of lp, by which other libraries name the norm."""
     usual_radii: tuple[float, ...]
-    """Where robust error is quoted unless the data set has radii of its own: the paper's and the leaderboards'."""
+    """Radii to quote robust error at, unless the data set has its own: the paper's and the leaderboards'."""
     reach: float
-    """How far from an image its loss is looked at when regularity is estimated."""
+    """How far from an image its loss is sampled when regularity is estimated."""
 
     @property
     def usual_radius(self) -> float:
-        """The one radius that models are compared at."""
+        """The radius to compare models at."""
         return self.usual_radii[1]
 
     @abstractmethod
     def norm(self, v: Tensor) -> Tensor:
-        """‖v‖ of each image: the distance it stands for, in pixel units."""
+        """‖v‖ per image: the distance, in pixel units."""
 
     @abstractmethod
     def dual_norm(self, g: Tensor) -> Tensor:
-        """‖g‖_* of each image: how fast a loss with gradient g can rise per unit of ‖v‖."""
+        """‖g‖_* per image: how fast a loss with gradient g can rise per unit of ‖v‖."""
 
     @abstractmethod
     def ascent(self, g: Tensor) -> Tensor:
@@ -81,11 +81,11 @@ class Threat(ABC):
 
     @abstractmethod
     def sample(self, like: Tensor, radius: Radius, generator: torch.Generator) -> Tensor:
-        """A point drawn uniformly from the ball for each image."""
+        """A point drawn uniformly from the ball, per image."""
 
     @abstractmethod
     def sample_surface(self, like: Tensor, radius: Radius, generator: torch.Generator) -> Tensor:
-        """A point drawn uniformly from the ball's surface for each image."""
+        """A point drawn uniformly from the ball's surface, per image."""
 
     def __repr__(self) -> str:
         return f"threat({self.name!r})"
@@ -216,7 +216,7 @@ THREATS: dict[str, Threat] = {"linf": Linf(), "l2": L2(), "l1": L1()}
 
 def _pixels(images: Tensor) -> tuple[int, ...]:
     if images.ndim < 2:
-        raise ConfigError(f"Expected a batch of images, got a tensor of shape {tuple(images.shape)}: add a batch axis.")
+        raise ConfigError(f"Expected a batch of images of shape (N, …); got {tuple(images.shape)}. Add a batch axis.")
     return tuple(range(1, images.ndim))
 
 

@@ -1,4 +1,4 @@
-"""The precision that reductions are made in."""
+"""The precision of reductions."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""One process or many: what torchrun says, and the few things that processes tell each other."""
+"""One process or many: torchrun's environment, and the few collective operations."""
 
 import gc
 import os
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-# DDP imports this one, whose functions have the group of all processes as a default argument: imported when there is
-# one, they would keep it for ever.
+# DDP imports this module, whose functions have the default process group as a default argument. Imported while a group
+# exists, they would keep it alive for ever.
 import torch.distributed.nn.functional
 from torch import Tensor, nn
 
@@ -19,7 +19,7 @@ from gradreg.errors import ConfigError
 
 @dataclass(frozen=True)
 class Processes:
-    """Which of how many processes this is, and the device it works on."""
+    """The rank of this process, the number of processes, and the device it works on."""
 
     rank: int
     world: int
@@ -27,31 +27,31 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """Added over all processes, everywhere."""
+        """The sum over all processes, in every process."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def largest(self, values: Tensor) -> Tensor:
-        """The maximum over all processes, everywhere."""
+        """The maximum over all processes, in every process."""
         if self.world > 1:
             dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes are here."""
         if self.world > 1:
             dist.barrier()
 
     def average_buffers(self, model: nn.Module) -> None:
         """Give all processes the mean of their running statistics.
 
-        Each saw its own share of the batch. DDP's own way, the first one's statistics broadcast before every forward,
-        would overwrite buffers between the two forwards of a penalty.
+        Each saw its own part of the batch. DDP's way, broadcasting those of rank 0 before every forward, would
+        overwrite buffers between the two forwards of a penalty.
         """
         buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         if self.world == 1 or not buffers:
@@ -62,13 +62,13 @@ class Processes:
 
 
 def speaks() -> bool:
-    """Whether this is the process that tells the user things, also before and after it is joined to the others."""
+    """Whether this process prints for the user; known before and after the process group exists."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
-    """This process among those that torchrun started; alone if it did not."""
+    """This process among those that torchrun started, or a single one without torchrun."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     chosen = _device(device)
     if world == 1 or dist.is_initialized():
@@ -85,11 +85,11 @@ def joined(device: str = "auto") -> Iterator[Processes]:
 
 
 def leave() -> None:
-    """End the group of processes, after all that was trained in it has gone out of reach.
+    """Destroy the process group, after collecting whatever was trained in it.
 
-    DDP lies in a cycle and holds the group. If it outlived this, the group would end with it: while the interpreter
-    ends, where gloo's thread aborts a process whose work is done (pytorch issue 190489), or with the interpreter's lock
-    held, for which that thread then waits and DDP for the thread.
+    DDP is part of a reference cycle and holds the group. If it outlived this call, the group would end with it: at
+    interpreter exit, where gloo's thread aborts the process (pytorch issue 190489), or while the GIL is held, for which
+    gloo's thread would wait, and DDP for that thread.
     """
     gc.collect()
     dist.destroy_process_group()
@@ -103,7 +103,9 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device is {name!r}, but it is 'auto', 'cpu', 'cuda', 'cuda:1' and so on.") from None
+        raise ConfigError(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' or similar; got {name!r}.") from None
     if device.type != "cpu" and (found is None or found.type != device.type):
-        raise ConfigError(f"device is {name!r}, but this machine has {found.type if found else 'no accelerator'}.")
+        raise ConfigError(
+            f"device must be one that this machine has ({found.type if found else 'no accelerator'}); got {name!r}."
+        )
     return torch.device(device.type, local) if device.type == "cuda" and device.index is None else device

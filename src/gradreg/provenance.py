@@ -1,4 +1,4 @@
-"""Which code on which machine a figure comes from."""
+"""The code and the machine that a result comes from."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ import torch
 
 
 def machine() -> dict[str, object]:
-    """What seconds depend on, and the commit, empty outside of a checkout."""
+    """What run times depend on, and the commit (empty outside of a checkout)."""
     return {
         "processor": processor(),
         "torch": torch.__version__,
@@ -20,12 +20,12 @@ def machine() -> dict[str, object]:
 
 
 def hardware(device: torch.device) -> str:
-    """What the work on a device takes its time on: the accelerator, if it is one, and the processor."""
+    """The hardware behind a device: the accelerator, if it is one, and the processor."""
     return f"{torch.cuda.get_device_name(device)}; {processor()}" if device.type == "cuda" else processor()
 
 
 def processor() -> str:
-    """The name that Linux knows, since `platform.processor` knows none there."""
+    """The processor's name and core count; read from /proc on Linux, where `platform.processor` is empty."""
     names = Path("/proc/cpuinfo")
     lines = names.read_text(encoding="utf-8").splitlines() if names.exists() else []
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -34,7 +34,7 @@ def processor() -> str:
 
 @cache
 def commit() -> str:
-    """The checkout that this package lies in, if it is gradreg's own and not one that merely holds an environment."""
+    """The commit of gradreg's own checkout, with a + if files changed; empty for an installed package."""
     package = Path(__file__).resolve().parent
     top = _git(package, "rev-parse", "--show-toplevel")
     if not top or Path(top) / "src" / "gradreg" != package:

@@ -1,8 +1,8 @@
 """Random numbers that belong to an image or to a place in a run, never to a batch, an order or a process.
 
-Every stream has one key, a hash of what it is for and of the numbers it belongs to (seed, image, epoch, …), so a result
-does not change with batch size, order or the number of processes, any stream can be opened again without a saved
-state, and the global random state is never touched. Three engines draw behind that key:
+Every stream has one key, a hash of its purpose and of the numbers it belongs to (seed, image, epoch, …). So results do
+not change with batch size, order or the number of processes, any stream can be opened again without a saved state, and
+the global random state is never touched. Three engines draw from such a key:
 
 - `generator`: torch's, for permutations and a few draws on the CPU; it keeps 32 bits of its seed;
 - `stream`: NumPy's Philox, counter-based, for millions of streams that must not overlap;
@@ -26,7 +26,7 @@ def key(purpose: str, *numbers: int) -> int:
 
 
 def generator(purpose: str, *numbers: int) -> torch.Generator:
-    """A torch generator of its own for that key, on the CPU."""
+    """A fresh torch generator for that key, on the CPU."""
     return torch.Generator().manual_seed(key(purpose, *numbers))
 
 
@@ -68,7 +68,7 @@ class Streams:
         return both[:, : like[0].numel()].reshape(like.shape)
 
     def _words(self, keys: Tensor, count: int, draw: int, salt: int, bits: int) -> Tensor:
-        """Random integers of that many bits; almost all of the time goes into allocation, so there is little of it."""
+        """Random integers of that many bits; allocation dominates the time, so it works in place."""
         if self._places is None or len(self._places) != count:
             self._places = torch.arange(1, count + 1, device=self.keys.device) * _GOLDEN
         key = _mix(keys + _signed((salt * 0x1000003 + draw) * 0x9E3779B97F4A7C15 & (1 << 64) - 1))

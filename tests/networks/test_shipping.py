@@ -17,10 +17,8 @@ from gradreg.diagnosis.flags import Flag
 from gradreg.errors import GradregError
 from gradreg.evaluation import Evaluation
 from gradreg.evaluation import load as load_evaluation
-from gradreg.objectives import OBJECTIVES, Gradient, Noise
 from gradreg.provenance import processor
 from gradreg.report.cards.figures import Remarks, entries, figures
-from gradreg.report.cards.objective import in_words
 from gradreg.report.cards.shipping import portable, ship
 from gradreg.runs import load
 from gradreg.runs.checkpoints import read
@@ -218,21 +216,3 @@ def test_what_else_is_refused(run: Path, evaluation: Path, tmp_path: Path, monke
     )
     with pytest.raises(GradregError, match="not installed from a checkout"):
         ship(run, "digits", evaluation)
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_has_words(name: str) -> None:
-    objective = Gradient(lam=1) if name == "gradient" else OBJECTIVES[name]()
-    words = in_words(objective)
-    assert not words.startswith("with the objective")
-    assert in_words(Noise(0.5, objective)) == f"on images with Gaussian noise of σ = 0.5, {words}"
-
-
-def test_the_strength_of_a_penalty_is_told_in_its_own_units() -> None:
-    assert "λ/2 · ‖∇ℓ‖_2², λ = 0.1, by" in in_words(Gradient(lam=0.1))
-    assert "λ/2 · ‖∇ℓ‖_1², λ = 0.1 (over √N), by" in in_words(Gradient("linf", lam=0.1))
-    assert "λ · ‖∇ℓ‖_2, λ = 2, by double backprop" in in_words(Gradient(lam=2, squared=False, method="double-backprop"))
-    assert "1.5 · 8/255 · ‖∇ℓ‖_1, by" in in_words(Gradient("linf", eps=8 / 255, weight=1.5))
-    assert "plus 0.5 · ‖∇ℓ‖_2, by finite differences, h = 7/255 ± 40 %" in in_words(
-        Gradient(eps=0.5, h=7 / 255, h_jitter=0.4)
-    )

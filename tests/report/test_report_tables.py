@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
-from gradreg.report.numbers import radius_name, significant
+from gradreg.report.numbers import significant
 from gradreg.report.paper import rows as paper_rows
 from gradreg.report.tables import Row, Table, tables
 from handmade import INF, handmade, renamed

@@ -48,7 +48,7 @@ def test_what_is_written_is_what_is_read() -> None:
 def test_toml_of_strange_texts_and_keys() -> None:
     table = {"a b": 'quote " and \\ and \n and \x7f é', "list": [1, 2.5, True, {"x": []}], "none": {}}
     assert tomllib.loads(toml.dumps(table)) == table
-    with pytest.raises(ConfigError, match="cannot be written to a recipe"):
+    with pytest.raises(ConfigError, match="A recipe holds numbers, strings, lists and tables; got "):
         toml.dumps({"a": object()})
 
 
@@ -66,7 +66,7 @@ def test_overrides_go_where_their_path_says() -> None:
 
 @pytest.mark.parametrize("setting", ["epochs", "=3", "a..b=1"])
 def test_what_is_no_setting(setting: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not a setting: write it as key=value, for example objective\.lam=1\."):
+    with pytest.raises(ConfigError, match=r"must have the form key=value, for example objective\.lam=1; got "):
         toml.override({}, [setting])
 
 
@@ -76,22 +76,22 @@ def test_what_is_no_setting(setting: str) -> None:
         ({"epoch": 3}, r"There is no setting 'epoch' (did you mean 'epochs'?)."),
         ({"zzz": 3}, "There is no setting 'zzz': choose one of objective, epochs,"),
         ({"objective": {"name": "gradient", "lamb": 1}}, "no setting 'objective.lamb' (did you mean 'objective.la"),
-        ({"objective": {"name": "gradiant"}}, "objective.name is 'gradiant' (did you mean 'gradient'?)."),
-        ({"objective": {"eps": 1.0}}, "objective.name is None: choose one of undefended, gradient,"),
-        ({"objective": 3}, "objective is 3, but it must be a table with a name: undefended, gradient,"),
-        ({"schedule": "cosine"}, "schedule.name is 'cosine'"),
-        ({"epochs": "many"}, "epochs is 'many', but it must be a whole number."),
-        ({"epochs": 2.5}, "epochs is 2.5, but it must be a whole number."),
-        ({"epochs": True}, "epochs is True, but it must be a whole number."),
-        ({"ema": "much"}, "ema is 'much', but it must be a number."),
-        ({"compile": 1}, "compile is 1, but it must be true or false."),
-        ({"data": 5}, "data is 5, but it must be a text."),
-        ({"augment": "flip"}, "augment is 'flip', but it must be a list."),
-        ({"model": "small"}, "model is 'small', but it must be a table such as { name = … }."),
-        ({"probe": 0.5}, "probe is 0.5, but it must be a table with threat, eps, steps, images."),
+        ({"objective": {"name": "gradiant"}}, "noise; got 'gradiant' (did you mean 'gradient'?)."),
+        ({"objective": {"eps": 1.0}}, "objective.name must be one of undefended, gradient,"),
+        ({"objective": 3}, "objective must be a table with a name, one of undefended, gradient,"),
+        ({"schedule": "cosine"}, "schedule.name must be one of constant, piecewise, linear, one-cycle; got 'cosine'."),
+        ({"epochs": "many"}, "epochs must be an integer; got 'many'."),
+        ({"epochs": 2.5}, "epochs must be an integer; got 2.5."),
+        ({"epochs": True}, "epochs must be an integer; got True."),
+        ({"ema": "much"}, "ema must be a number; got 'much'."),
+        ({"compile": 1}, "compile must be true or false; got 1."),
+        ({"data": 5}, "data must be a string; got 5."),
+        ({"augment": "flip"}, "augment must be a list; got 'flip'."),
+        ({"model": "small"}, "model must be a table such as { name = … }; got 'small'."),
+        ({"probe": 0.5}, "probe must be a table with threat, eps, steps, images; got 0.5."),
         ({"probe": {"threat": "l2"}}, "The setting 'probe.eps' is missing."),
-        ({"amp": "fp8"}, "amp is 'fp8', but it is one of 'off', 'bf16'."),
-        ({"schedule": {"name": "linear", "knots": [[0, 1, 2]]}}, "knots[0] is [0, 1, 2], but it must be a list of 2."),
+        ({"amp": "fp8"}, "amp must be one of 'off', 'bf16'; got 'fp8'."),
+        ({"schedule": {"name": "linear", "knots": [[0, 1, 2]]}}, "knots[0] must be a list of 2; got [0, 1, 2]."),
         ({"epochs": 0}, "epochs must be at least 1; got 0."),
         ({"batch_size": 0}, "batch_size must be at least 1; got 0."),
         ({"accumulate": 0}, "accumulate must be at least 1; got 0."),
@@ -108,18 +108,9 @@ def test_what_is_no_setting(setting: str) -> None:
         ({"probe": {"threat": "l2", "eps": 0}}, "probe.eps must be a positive radius in pixel units; got 0.0."),
         ({"probe": {"threat": "l2", "eps": 1, "steps": 0}}, "probe.steps must be at least 1; got 0."),
         ({"probe": {"threat": "l2", "eps": 1, "images": 0}}, "probe.images must be at least 1; got 0."),
-        (
-            {"schedule": {"name": "piecewise", "milestones": [3, 2]}},
-            "at increasing epochs from 0 on; got 3, 2.",
-        ),
-        (
-            {"schedule": {"name": "linear", "knots": [[0, 1]]}},
-            "must be at least two pairs (epoch, factor); got 1.",
-        ),
-        (
-            {"schedule": {"name": "one-cycle", "warmup": 1}},
-            "warmup must be a fraction of training, at least 0",
-        ),
+        ({"schedule": {"name": "piecewise", "milestones": [3, 2]}}, "at increasing epochs from 0 on; got 3, 2."),
+        ({"schedule": {"name": "linear", "knots": [[0, 1]]}}, "must be at least two pairs (epoch, factor); got 1."),
+        ({"schedule": {"name": "one-cycle", "warmup": 1}}, "warmup must be a fraction of training, at least 0"),
     ],
 )
 def test_mistakes_get_a_sentence(changes: dict[str, Any], message: str) -> None:

@@ -1,8 +1,8 @@
 """Typed settings from plain tables, as TOML holds them, and back.
 
-A table becomes a frozen dataclass, field by field. Every mistake is one sentence with the full path of the setting, and
-an unknown key names the nearest known one. A field whose metadata names `kinds` holds one of several dataclasses; the
-table's `name` says which, and the name alone stands for that kind with its defaults.
+A table becomes a frozen dataclass, field by field. Errors give the full path of a setting, and an unknown key suggests
+the closest known one. A field whose metadata names `kinds` holds one of several dataclasses; the table's `name`
+says which, and the name alone stands for that kind with its defaults.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,19 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError, did_you_mean
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
 
 
-def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
+def build(cls: type[_T], table: Mapping[str, Any], where: str = "") -> _T:
     """`table` as a `cls`; `where` is the path of the table, with a dot at its end."""
     known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
     hints = get_type_hints(cls)
     for key in table:
         if key not in known:
-            raise ConfigError(f"There is no setting {where + key!r}{_hint(key, known, where)}.")
+            hint = did_you_mean(key, known, where) or f": choose one of {', '.join(known)}"
+            raise ConfigError(f"There is no setting {where + key!r}{hint}.")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"The setting {where + name!r} is missing.")
@@ -32,17 +33,12 @@ def build(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
 
 
 def plain(settings: Any) -> dict[str, Any]:
-    """The table that `build` would make these settings of; what is None is left out, as TOML has no word for it."""
+    """The table that `build` makes these settings from; None is left out, since TOML cannot express it."""
     return {
         field.name: _plain(value, field)
         for field in fields(settings)
         if field.init and (value := getattr(settings, field.name)) is not None
     }
-
-
-def _hint(name: str, known: Mapping[str, Any], where: str = "") -> str:
-    """The end of a sentence about an unknown name: the closest one, or all of them."""
-    return did_you_mean(name, known, where) or f": choose one of {', '.join(known)}"
 
 
 def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
@@ -56,14 +52,14 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
         return _convert(value, hint, field, where)
     if origin is Literal:
         if value not in parts:
-            raise ConfigError(f"{where} is {value!r}, but it is one of {', '.join(map(repr, parts))}.")
+            raise ConfigError(f"{where} must be one of {', '.join(map(repr, parts))}; got {value!r}.")
         return value
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{where} is {value!r}, but it must be a list.")
+            raise ConfigError(f"{where} must be a list; got {value!r}.")
         kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
         if len(kinds) != len(value):
-            raise ConfigError(f"{where} is {value!r}, but it must be a list of {len(kinds)}.")
+            raise ConfigError(f"{where} must be a list of {len(kinds)}; got {value!r}.")
         pairs = enumerate(zip(value, kinds, strict=True))
         return tuple(_convert(entry, kind, field, f"{where}[{i}]") for i, (entry, kind) in pairs)
     if is_dataclass(hint):
@@ -71,15 +67,15 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
     if hint in _WORDS:
         return _scalar(value, hint, where)
     if origin is not None and issubclass(origin, Mapping) and not isinstance(value, Mapping):
-        raise ConfigError(f"{where} is {value!r}, but it must be a table such as {{ name = … }}.")
+        raise ConfigError(f"{where} must be a table such as {{ name = … }}; got {value!r}.")
     return value
 
 
-def _table(value: Any, cls: type[T], where: str) -> T:
+def _table(value: Any, cls: type[_T], where: str) -> _T:
     if isinstance(value, cls):
         return value
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where} is {value!r}, but it must be a table with {_names(cls)}.")
+        raise ConfigError(f"{where} must be a table with {_names(cls)}; got {value!r}.")
     return build(cls, value, f"{where}.")
 
 
@@ -88,12 +84,13 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
         value = {"name": value}
     if not isinstance(value, Mapping):
         if callable(value) or type(value) in kinds.values():
-            return value  # made in Python
-        raise ConfigError(f"{where} is {value!r}, but it must be a table with a name: {', '.join(kinds)}.")
+            return value  # an object made in Python
+        raise ConfigError(f"{where} must be a table with a name, one of {', '.join(kinds)}; got {value!r}.")
     options = dict(value)
     name = options.pop("name", None)
     if name not in kinds:
-        raise ConfigError(f"{where}.name is {name!r}{_hint(str(name), kinds)}.")
+        hint = did_you_mean(name, kinds) if name else ""
+        raise ConfigError(f"{where}.name must be one of {', '.join(kinds)}; got {name!r}{hint}.")
     return build(kinds[name], options, f"{where}.")
 
 
@@ -104,7 +101,7 @@ def _scalar(value: Any, kind: type, where: str) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             return float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{where} is {value!r}, but it must be {_WORDS[kind]}.")
+        raise ConfigError(f"{where} must be {_WORDS[kind]}; got {value!r}.")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Recipes as text: reading TOML, setting single values by their dotted path, and writing what was resolved."""
+"""Recipes as text: read TOML, set single values by their dotted path, write the resolved settings."""
 
 import json
 import tomllib
@@ -9,7 +9,7 @@ from gradreg.errors import ConfigError
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
-    """The tables of a TOML text."""
+    """The tables in a TOML text; `source` names it in errors."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -17,19 +17,19 @@ def parse(text: str, source: str) -> dict[str, Any]:
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """A copy with each `path.to.key=value` put in its place, in order. A value is TOML, else it is text."""
+    """A copy with each `path.to.key=value` applied in order. A value that is not valid TOML is taken as a string."""
     result = dict(table)
     for setting in settings:
         path, equals, text = setting.partition("=")
         keys = path.strip().split(".")
         if not equals or not all(keys):
-            raise ConfigError(f"{setting!r} is not a setting: write it as key=value, for example objective.lam=1.")
+            raise ConfigError(f"A setting must have the form key=value, for example objective.lam=1; got {setting!r}.")
         _put(result, keys, _value(text.strip()))
     return result
 
 
 def dumps(table: Mapping[str, Any]) -> str:
-    """TOML with one line a setting; nested tables are written inline."""
+    """TOML with one line per setting; nested tables are written inline."""
     return "".join(f"{_key(key)} = {_literal(value)}\n" for key, value in table.items())
 
 
@@ -64,7 +64,7 @@ def _literal(value: Any) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, Sequence):
         return f"[{', '.join(_literal(entry) for entry in value)}]"
-    raise ConfigError(f"{value!r} cannot be written to a recipe: use numbers, texts, lists and tables.")
+    raise ConfigError(f"A recipe holds numbers, strings, lists and tables; got {value!r}.")
 
 
 def _key(key: str) -> str:

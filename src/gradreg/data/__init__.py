@@ -1,19 +1,5 @@
-"""Images and labels: where they come from, and the order and shape in which they reach a model."""
+"""Data sets by name, and batches that depend on (seed, epoch, batch index) alone."""
 
-from gradreg.data.batches import Batches, FolderBatches
-from gradreg.data.folder import ImageFolder
-from gradreg.data.images import DataSet, Images
-from gradreg.data.rectangles import RectangularBatches
-from gradreg.data.source import batches, load, names
+import lazy_loader
 
-__all__ = [
-    "Batches",
-    "DataSet",
-    "FolderBatches",
-    "ImageFolder",
-    "Images",
-    "RectangularBatches",
-    "batches",
-    "load",
-    "names",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

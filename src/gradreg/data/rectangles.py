@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.data.batches import FolderBatches
+from gradreg.data.batching import FolderBatches
 from gradreg.data.decode import Decoder, opened, rectangle
 from gradreg.data.folder import ImageFolder
 

@@ -6,12 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gradreg.data import cifar10, fashion_mnist, folder, mnist5k
-from gradreg.data.batches import Batches, FolderBatches
 from gradreg.data.files import data_root
-from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
 from gradreg.errors import DataError, did_you_mean
 
@@ -60,10 +58,3 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
 def known_radii(name: str) -> Mapping[str, tuple[float, ...]]:
     """The radii, by threat, that robust error is quoted at on the data set of that name, if it has its own."""
     return DATA_SETS[name].radii if name in DATA_SETS else {}
-
-
-def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
-    """`Batches` or `FolderBatches` with the given options, whichever the part of a data set needs."""
-    if isinstance(part, Images):
-        return Batches(part, batch_size, **options)
-    return FolderBatches(part, batch_size, **options)

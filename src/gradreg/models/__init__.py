@@ -1,5 +1,5 @@
-from gradreg.models.activations import activation
-from gradreg.models.normalize import Normalize
-from gradreg.models.registry import build, names
+"""Models by name: built-in ones, those of timm and torchvision, and a user's own."""
 
-__all__ = ["Normalize", "activation", "build", "names"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,34 +1,5 @@
-"""What a training step minimises. Each is a frozen dataclass; a new one is a file and a line of this table."""
+"""Training objectives: what a training step minimises."""
 
-from gradreg.objectives.adversarial import Adversarial
-from gradreg.objectives.base import Draws, Moment, Objective, Outcome
-from gradreg.objectives.fast import NoisyStep, RandomStartStep
-from gradreg.objectives.gradient import Gradient
-from gradreg.objectives.noise import Noise
-from gradreg.objectives.trades import Trades
-from gradreg.objectives.undefended import Undefended
+import lazy_loader
 
-OBJECTIVES: dict[str, type] = {
-    "undefended": Undefended,
-    "gradient": Gradient,
-    "adversarial": Adversarial,
-    "fgsm-rs": RandomStartStep,
-    "n-fgsm": NoisyStep,
-    "trades": Trades,
-    "noise": Noise,
-}
-
-__all__ = [
-    "OBJECTIVES",
-    "Adversarial",
-    "Draws",
-    "Gradient",
-    "Moment",
-    "Noise",
-    "NoisyStep",
-    "Objective",
-    "Outcome",
-    "RandomStartStep",
-    "Trades",
-    "Undefended",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Adversarial training by projected gradient ascent (Madry et al. 2018), and as the paper's authors ran it."""
+"""Adversarial training with PGD (Madry et al. 2018), and as the paper's authors ran it."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,19 @@ from torch import Tensor, nn
 
 from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
-from gradreg.objectives.base import Moment, Outcome, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.penalty.passes import BatchNormMode, Calls, check_batch_norm_mode
 
 
 @dataclass(frozen=True)
 class Adversarial:
-    """The mean loss of the worst images that `steps` of ascent find within `eps`; the clean ones are not seen.
+    """The mean loss of adversarial images: the worst that `steps` of PGD find within `eps`. Clean images are not used.
 
-    The defaults are Madry's: a random start, images clipped to the box, 2.5·eps/steps a step. The authors of the paper
+    The defaults are Madry's: a random start, images clipped to the box, steps of 2.5·eps/steps. The paper's authors
     start at the image and do not clip: eps = 0.0314, steps = 7, step_size = 0.43/√3072 = 0.007758, random_start =
-    false, clip = false. (They also update running statistics in every crafting pass; here the batch trained on does.)
-    `bn` is the mode of batch normalisation while crafting; "frozen" usually costs robustness and buys clean accuracy.
+    false, clip = false. (They also update running statistics in every attack pass; here only the training pass does.)
+    `bn` is the mode of batch normalisation during the attack; "frozen" usually trades robustness for clean accuracy.
     With `stop_early` the search for an image ends when it is misclassified (friendly adversarial training, Zhang et al.
     2020), and the image drops out of the passes that follow: cheaper, and milder than Madry's, who climbs to the end.
     """
@@ -37,7 +37,7 @@ class Adversarial:
         check_crafting(self.threat, self.eps, self.steps, self.step_size, self.bn)
         require(
             not self.stop_early or self.bn == "frozen",
-            "stop_early = true drops images from the batch, but with batch statistics an image's loss depends on the "
+            "stop_early = true drops images from the batch, and with batch statistics an image's loss depends on the "
             "others: set bn = 'frozen' too.",
         )
 
@@ -54,11 +54,14 @@ class Adversarial:
         logits = model(worst)
         return Outcome(at.criterion(logits, y).mean(), logits.detach())
 
+    def describe(self) -> str:
+        return f"on the worst images that {self.steps} steps of ascent find within {ball(self.threat, self.eps)}"
+
 
 def check_crafting(name: ThreatName, eps: float, steps: int, step_size: float | None, bn: BatchNormMode) -> None:
-    """Refuse an attack that could not be carried out."""
+    """Check the settings of the attack that an objective trains on."""
     threat(name)
-    require(eps >= 0, f"eps is {eps}, but the radius of an attack is a number ≥ 0, in pixel units.")
-    require(steps >= 1, f"steps is {steps}, but an attack takes at least one step.")
-    require(step_size is None or step_size > 0, f"step_size is {step_size}, but a step has a positive length.")
+    require(eps >= 0, f"eps must be a radius ≥ 0, in pixel units; got {eps}.")
+    require(steps >= 1, f"steps must be at least 1; got {steps}.")
+    require(step_size is None or step_size > 0, f"step_size must be positive; got {step_size}.")
     check_batch_norm_mode(nn.Identity(), bn)

@@ -1,27 +1,29 @@
-"""What the training loop knows of an objective: it turns a batch into a loss, and may depend on the moment."""
+"""The interface of an objective: it turns a batch into a loss, and may depend on how far training has come."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gradreg.config.fractions import radius_name
 from gradreg.losses import cross_entropy
+from gradreg.norms import ThreatName, threat
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 from gradreg.randomness import generator
 
-Sampler = Callable[[Tensor, torch.Generator], Tensor]
+_Sampler = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Random numbers for one step, a pure function of `key`: a resumed run draws what the first one would have.
+    """Random numbers for one step, a pure function of `key`: a resumed run draws what an uninterrupted one would have.
 
-    They are drawn for all images of the step and cut to the `share` at hand, so an image gets the same ones however
+    They are drawn for all images of the step and cut to this process's `share`, so an image gets the same ones however
     many processes or micro-batches the step is spread over.
     """
 
@@ -29,8 +31,8 @@ class Draws:
     joint: int
     share: slice
 
-    def sample(self, stream: str, like: Tensor, sampler: Sampler) -> Tensor:
-        """What `sampler` makes of a batch shaped as `like`, image for image."""
+    def sample(self, stream: str, like: Tensor, sampler: _Sampler) -> Tensor:
+        """What `sampler` draws for a batch shaped as `like`, per image."""
         whole = like.new_empty(self.joint, *like.shape[1:])
         source = torch.Generator(like.device).manual_seed(generator(stream, *self.key).initial_seed())
         return sampler(whole, source)[self.share]
@@ -42,11 +44,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where training stands when a step is taken."""
+    """How far training has come when a step is taken."""
 
     step: int
     epoch: float
-    """Epochs done, with the fraction."""
+    """Epochs completed, as a fraction: 1.5 is halfway through the second."""
     draws: Draws
     criterion: Criterion = cross_entropy
 
@@ -57,7 +59,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step minimises, the detached logits it saw, and means worth logging (NaN: not measured this time)."""
+    """The loss of a step, its detached logits, and batch means to log (NaN: not measured in this step).
+
+    `finish` replaces `loss.backward()` where the objective has a cheaper way to the same gradients.
+    """
 
     loss: Tensor
     logits: Tensor
@@ -65,7 +70,7 @@ class Outcome:
     finish: Callable[[], None] | None = None
 
     def backward(self) -> None:
-        """The gradients of `loss`, by the shortest way that the objective knows."""
+        """Compute the gradients of `loss`, the cheapest way that the objective has."""
         if self.finish is None:
             self.loss.backward()
         else:
@@ -73,18 +78,38 @@ class Outcome:
 
 
 class Objective(Protocol):
-    """A batch in, a loss and logged scalars out. Objectives are frozen dataclasses: their fields are the recipe's."""
+    """From a batch to a loss and scalars to log. Objectives are frozen dataclasses; their fields are recipe settings.
+
+    With a method `describe(self) -> str` an objective words its own entry in model cards, see `describe`.
+    """
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome: ...
 
 
+@runtime_checkable
+class _Describing(Protocol):
+    def describe(self) -> str: ...
+
+
+def describe(objective: Objective) -> str:
+    """The objective and its strength, as the end of a sentence that begins with "trained"."""
+    if isinstance(objective, _Describing):
+        return objective.describe()
+    return f"with the objective {type(objective).__name__}"
+
+
+def ball(name: ThreatName, eps: float) -> str:
+    """The set of allowed perturbations, as descriptions name it: l∞ 8/255."""
+    return f"{threat(name).symbol} {radius_name(eps)}"
+
+
 def without_wrapper(model: nn.Module) -> nn.Module:
-    """The module that crafting calls: it leaves no gradient, so there is nothing to exchange between processes."""
+    """The module that attacks call while training: they leave no weight gradients for processes to exchange."""
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
 def smoothed_cross_entropy(smoothing: float) -> Criterion:
-    """Cross entropy of each image with that much of the label spread evenly over all classes."""
+    """Cross entropy per image, with that fraction of the label spread evenly over all classes."""
     if smoothing == 0:
         return cross_entropy
 

@@ -1,4 +1,4 @@
-"""Adversarial images for training on: gradient ascent inside a ball."""
+"""Adversarial images to train on: projected gradient ascent."""
 
 import torch
 from torch import Tensor
@@ -21,8 +21,8 @@ def ascend(
 ) -> Tensor:
     """`steps` of steepest ascent of the loss, each projected to the ball around x and, if `clip`, to [0, 1].
 
-    No weight gets a gradient, running statistics are not touched, and every pass sees the dropout masks that the next
-    training pass will see; the random streams stand afterwards where they stood.
+    No weight gets a gradient, running statistics do not change, and every pass uses the dropout masks of the next
+    training pass; the global random streams are left as they were.
     """
     random = RandomState.now(x.device)
     delta = torch.zeros_like(x) if start is None else start
@@ -44,7 +44,7 @@ def ascend_until_wrong(
     start: Tensor | None = None,
     clip: bool = True,
 ) -> Tensor:
-    """As `ascend`, but an image that a pass shows misclassified stays as it is, and later passes leave it out.
+    """As `ascend`, but an image stops moving once it is misclassified, and later passes leave it out.
 
     That is friendly adversarial training (Zhang et al. 2020) with no steps after the first success. Images must not
     interact. A smaller batch would draw other dropout masks, so a model that draws any is given all images every time.
@@ -67,7 +67,7 @@ def ascend_until_wrong(
 
 
 def single_step(calls: Calls, x: Tensor, y: Tensor, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
-    """One step of steepest ascent from x, projected to nothing but the box."""
+    """One step of steepest ascent from x, clipped to the box if `clip` but not projected to a ball."""
     direction = geometry.ascent(_gradient(calls, x, y, RandomState.now(x.device)))
     moved = x + per_image(step, x) * direction
     return moved.clamp(0, 1) if clip else moved
@@ -87,7 +87,7 @@ def _advance(
 
 
 def _same(first: RandomState, second: RandomState) -> bool:
-    """Whether nothing was drawn in between."""
+    """Whether nothing was drawn between the two moments."""
     if not torch.equal(first.host, second.host):
         return False
     if first.accelerator is None or second.accelerator is None:

@@ -1,4 +1,4 @@
-"""Adversarial training on single steps: as cheap as the gradient penalty, and prone to catastrophic overfitting."""
+"""Adversarial training with single steps: as cheap as the gradient penalty, but prone to catastrophic overfitting."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
-from gradreg.objectives.base import Moment, Outcome, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, single_step
 from gradreg.penalty.passes import BatchNormMode, Calls
 
@@ -26,7 +26,7 @@ class _SingleStep:
 
 @dataclass(frozen=True)
 class RandomStartStep(_SingleStep):
-    """FGSM from a random start (Wong et al. 2020): a point of the ball, one step of 1.25 radii, back into the ball."""
+    """FGSM-RS (Wong et al. 2020): a random point of the ball, one step of 1.25 radii, projected back to the ball."""
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
@@ -37,12 +37,15 @@ class RandomStartStep(_SingleStep):
         logits = model(moved)
         return Outcome(at.criterion(logits, y).mean(), logits.detach())
 
+    def describe(self) -> str:
+        return f"on images moved by one step from a random start within {ball(self.threat, self.eps)} (FGSM-RS)"
+
 
 @dataclass(frozen=True)
 class NoisyStep(_SingleStep):
-    """N-FGSM (de Jorge et al. 2022): noise of `noise` radii, then one step of a radius from there, never projected.
+    """N-FGSM (de Jorge et al. 2022): noise of `noise` radii, then one step of one radius, without projection.
 
-    The stronger noise and the missing projection are what keeps it from catastrophic overfitting.
+    The stronger noise and the missing projection prevent catastrophic overfitting.
     """
 
     noise: float = 2.0
@@ -54,3 +57,6 @@ class NoisyStep(_SingleStep):
         calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
         logits = model(single_step(calls, noisy, y, geometry, step=step, clip=self.clip))
         return Outcome(at.criterion(logits, y).mean(), logits.detach())
+
+    def describe(self) -> str:
+        return f"on noisy images moved by one step of the radius of {ball(self.threat, self.eps)} (N-FGSM)"

@@ -1,4 +1,4 @@
-"""The paper's objective: the loss plus its input gradient's size, as `gradreg.regularized_loss` takes it."""
+"""The paper's objective: the loss plus the input gradient penalty of `gradreg.regularized_loss`."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,11 +6,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.config.fractions import radius_name
 from gradreg.errors import require
-from gradreg.norms import ThreatName
+from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome
 from gradreg.penalty import regularized_loss
-from gradreg.penalty.options import Method, Scale, default_step
+from gradreg.penalty.options import Method, Scale, default_step, divides_by_root, form
 from gradreg.penalty.passes import AutocastMode, BatchNormMode
 
 
@@ -22,7 +23,7 @@ class Gradient:
     network to constant predictions. h goes linearly from `h_start` to `h` over `h_ramp_epochs`, as in CURE.
     `h_jitter` = j gives each image its own h, uniform in [(1 − j)h, (1 + j)h]: with an h as long as the threat's radius
     a fixed one invites catastrophic overfitting. `jitter` = "step" draws one h for all images of a step instead: in
-    threat units (`eps`) that spares a seventh of the step, and two fifths of a compiled one.
+    threat units (`eps`) that saves a seventh of the step, and two fifths of a compiled one.
     """
 
     threat: ThreatName = "l2"
@@ -32,7 +33,7 @@ class Gradient:
     squared: bool | None = None
     scale: Scale | None = None
     h: float | None = None
-    """As in `regularized_loss` unless told, and then written down as the number that it is."""
+    """Default: that of `regularized_loss`, filled in as a number so that it is recorded."""
     order: Literal[1, 2] = 1
     method: Method = "fd"
     bn: BatchNormMode = "train"
@@ -49,21 +50,21 @@ class Gradient:
     def __post_init__(self) -> None:
         if self.h is None:
             object.__setattr__(self, "h", default_step(self.eps))
-        require(self.ramp_epochs >= 0, f"ramp_epochs is {self.ramp_epochs}, but a ramp takes 0 or more epochs.")
-        require(0 <= self.h_jitter < 1, f"h_jitter is {self.h_jitter}, but it is a share of h, 0 ≤ h_jitter < 1.")
+        require(self.ramp_epochs >= 0, f"ramp_epochs must be ≥ 0; got {self.ramp_epochs}.")
+        require(0 <= self.h_jitter < 1, f"h_jitter, a fraction of h, must lie in [0, 1); got {self.h_jitter}.")
         require(
             (self.h_start is None) == (self.h_ramp_epochs == 0) and self.h_ramp_epochs >= 0,
-            "A ramp of h needs both h_start, where it begins, and h_ramp_epochs, how long it takes.",
+            "A ramp of h needs both h_start, its first value, and h_ramp_epochs > 0, its length.",
         )
-        require(self.h_start is None or self.h_start > 0, f"h_start is {self.h_start}, but every h is positive.")
-        # The penalty itself knows best which options go together, so a toy batch is put through it.
-        require(self.jitter in ("image", "step"), f"jitter is {self.jitter!r}, but it is 'image' or 'step'.")
+        require(self.h_start is None or self.h_start > 0, f"h_start must be positive; got {self.h_start}.")
+        require(self.jitter in ("image", "step"), f"jitter must be 'image' or 'step'; got {self.jitter!r}.")
+        # The penalty itself checks which options go together, so a toy batch is put through it.
         h = torch.full((2,), self.length) if self.h_jitter else self.length
         regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))
 
     @property
     def length(self) -> float:
-        """h, which is known by now."""
+        """h as a number: it is filled in when the objective is made."""
         assert self.h is not None
         return self.h
 
@@ -74,6 +75,22 @@ class Gradient:
         out = regularized_loss(model, x, y, h=self._h(x, at), **options)
         scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}
         return Outcome(out.loss, out.logits, scalars, out.backward)
+
+    def describe(self) -> str:
+        geometry = threat(self.threat)
+        _, squared, scale = form(self.lam, self.eps, self.weight, self.squared, self.scale)
+        norm = f"‖∇ℓ‖_{geometry.dual}"
+        if self.eps is not None:
+            weight = f"{self.weight:g} · " if self.weight != 1 else ""
+            strength = f"{weight}{radius_name(self.eps)} · {norm}"
+        else:
+            strength = f"λ/2 · {norm}², λ = {self.lam:g}" if squared else f"λ · {norm}, λ = {self.lam:g}"
+        if divides_by_root(geometry, scale):
+            strength += " (over √N)"
+        jitter = f" ± {100 * self.h_jitter:g} %" if self.h_jitter else ""
+        differences = f"by finite differences, h = {radius_name(self.length)}{jitter}"
+        way = differences if self.method == "fd" else "by double backprop"
+        return f"with the input gradient penalty against {geometry.symbol} attacks: the loss ℓ plus {strength}, {way}"
 
     def _h(self, x: Tensor, at: Moment) -> float | Tensor:
         start = self.length if self.h_start is None else self.h_start

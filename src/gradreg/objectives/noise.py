@@ -1,11 +1,11 @@
-"""Gaussian noise on the images: what randomized smoothing wants its networks trained on (Cohen et al. 2019)."""
+"""Gaussian noise augmentation, the training that randomized smoothing needs (Cohen et al. 2019)."""
 
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
 from gradreg.errors import require
-from gradreg.objectives.base import Moment, Objective, Outcome
+from gradreg.objectives.base import Moment, Objective, Outcome, describe
 from gradreg.objectives.undefended import Undefended
 
 
@@ -17,7 +17,7 @@ def _kinds() -> dict[str, type]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Another objective (plain training unless told) on images with noise of deviation `sigma`, not clipped.
+    """Another objective (default: standard training) on images with Gaussian noise of deviation `sigma`, not clipped.
 
     `Noise(0.25, Gradient(eps=0.5))` makes the loss flat around noisy images, which enlarges certified radii.
     """
@@ -26,8 +26,11 @@ class Noise:
     inner: Objective = field(default=Undefended(), metadata={"kinds": _kinds})
 
     def __post_init__(self) -> None:
-        require(self.sigma >= 0, f"sigma is {self.sigma}, but a deviation is a number ≥ 0, in pixel units.")
+        require(self.sigma >= 0, f"sigma must be ≥ 0, in pixel units; got {self.sigma}.")
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         noise = at.draws.sample("noise", x, lambda like, source: like.normal_(generator=source))
         return self.inner(model, x + self.sigma * noise, y, at)
+
+    def describe(self) -> str:
+        return f"on images with Gaussian noise of σ = {self.sigma:g}, {describe(self.inner)}"

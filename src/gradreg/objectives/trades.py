@@ -1,4 +1,4 @@
-"""TRADES (Zhang et al. 2019): accuracy on the clean image, agreement on its neighbours."""
+"""TRADES (Zhang et al. 2019): the clean loss plus the divergence between clean and adversarial predictions."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from torch import Tensor, nn
 from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
-from gradreg.objectives.base import Moment, Outcome, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty.passes import BatchNormMode, Calls
 from gradreg.precision import at_least_single
 
 # At the image itself the divergence is 0 and so is its gradient: ascent has to start beside it.
-START = 1e-3
+_START = 1e-3
 
 
 @dataclass(frozen=True)
 class Trades:
-    """ℓ(x) + beta·KL(p(x) ‖ p(x′)), with x′ in the ball where the divergence is largest.
+    """ℓ(x) + beta·KL(p(x) ‖ p(x′)), with x′ the point of the ball where the divergence is largest.
 
     As its authors do, x′ is crafted with frozen batch normalisation, and clean and crafted images each pass through the
     network in a batch of their own.
@@ -36,14 +36,14 @@ class Trades:
 
     def __post_init__(self) -> None:
         check_crafting(self.threat, self.eps, self.steps, self.step_size, self.bn)
-        require(self.beta >= 0, f"beta is {self.beta}, but the weight of the divergence is a number ≥ 0.")
+        require(self.beta >= 0, f"beta, the weight of the divergence, must be ≥ 0; got {self.beta}.")
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
         step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)
         logits = model(x)
         calls = Calls(without_wrapper(model), divergence, self.bn, "keep")
-        start = START * at.draws.sample("start", x, lambda like, source: like.normal_(generator=source))
+        start = _START * at.draws.sample("start", x, lambda like, source: like.normal_(generator=source))
         start = geometry.project(start, radius)
         target = logits.detach()
         worst = ascend(
@@ -54,9 +54,15 @@ class Trades:
         scalars = {"clean_loss": clean.detach(), "divergence": apart.detach()}
         return Outcome(clean + self.beta * apart, target, scalars)
 
+    def describe(self) -> str:
+        return (
+            f"by TRADES: the loss plus {self.beta:g} times the divergence between the answers to an image and "
+            f"to its worst neighbour within {ball(self.threat, self.eps)}"
+        )
+
 
 def divergence(logits: Tensor, reference: Tensor) -> Tensor:
-    """KL(p_reference ‖ p) of each image, from logits of both; finite whatever they are."""
+    """KL(p_reference ‖ p) per image, from the logits of both; always finite."""
     kind = at_least_single(logits.dtype)
     log_p, log_q = reference.to(kind).log_softmax(1), logits.to(kind).log_softmax(1)
     return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)

@@ -1,5 +1,5 @@
-"""The input gradient penalty by finite differences: usable in anybody's training loop."""
+"""The input gradient penalty by finite differences, for any training loop."""
 
-from gradreg.penalty.loss import RegularizedLoss, regularized_loss
+import lazy_loader
 
-__all__ = ["RegularizedLoss", "regularized_loss"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

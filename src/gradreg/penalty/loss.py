@@ -18,26 +18,26 @@ from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.graphs import Terms, leaves
-from gradreg.penalty.options import Method, Scale, check, default_step, form, refuse_if_rounding_drowns
+from gradreg.penalty.options import Method, Scale, check, default_step, divides_by_root, form, refuse_if_rounding_drowns
 from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
 
 
 @dataclass(frozen=True)
 class RegularizedLoss:
-    """What a step minimises, `loss = clean + penalty`, and what is worth logging: all but `loss` is detached."""
+    """What a step minimises, `loss = clean + penalty`, and values to log; all but `loss` are detached."""
 
     loss: Tensor
     clean: Tensor
     penalty: Tensor
     logits: Tensor
     grad_norm: Tensor
-    """‖∇ℓ(x)‖_* of each image by autograd; NaN where this step did not look (lazy, fraction)."""
+    """‖∇ℓ(x)‖_* per image, by autograd; NaN where this step did not compute it (lazy, fraction)."""
     slope: Tensor
-    """The slope that was penalised, of each image. It misses the gradient's by at most ω(h)/h: the loss's curvature."""
+    """The penalised slope per image. It differs from the gradient norm by at most ω(h)/h: the loss's curvature."""
     _input: Tensor | None = None
 
     def backward(self) -> None:
-        """The same as `loss.backward()`, less the images' gradient where a graph leads to them (two graphs)."""
+        """As `loss.backward()`, without a gradient for the images where a graph leads to them (graphs=2)."""
         torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
 
 
@@ -63,7 +63,7 @@ def regularized_loss(
     step: int | None = None,
     graphs: Literal[1, 2] = 1,
 ) -> RegularizedLoss:
-    """Mean loss of a batch plus its input gradient penalty; stands where `criterion(model(x), y)` stood.
+    """Mean loss of a batch plus its input gradient penalty; replaces `criterion(model(x), y)`.
 
     How strong, one of
       `lam`: (λ/2)·‖∇ℓ‖²_*, eq. (1). Algorithm 1 has no ½: for its λ pass twice that. With `squared=False`, λ·‖∇ℓ‖_*.
@@ -74,8 +74,8 @@ def regularized_loss(
     `scale="dual"`, the default with `eps`, walks along sign(∇ℓ) and penalises ‖∇ℓ‖₁ itself; h is then a pixel step.
     For "l2" and "l1" the two are the same.
 
-    `h` is the length of the difference, one for all or one an image; left out, it is the paper's 0.01 with `lam` and
-    ε/2 with `eps`. `order=2` takes the central difference: error O(h²) for 9F a step (F: one forward) instead of 7F.
+    `h` is the length of the difference, one for all or one per image; the default is the paper's 0.01 with `lam` and
+    ε/2 with `eps`. `order=2` takes the central difference: error O(h²) for 9F per step (F: one forward) instead of 7F.
     `method="double-backprop"` is the exact norm, the reference. Unsquared penalties with one h for all cost 6F.
 
     The weight gradients of each pass but the last are computed in this call and handed out by `loss.backward()`, so
@@ -88,7 +88,7 @@ def regularized_loss(
     running statistics and updates nothing: every image on its own.
 
     Under autocast the passes run in full precision all the same, since bf16 keeps nothing of a difference over
-    h = 0.01; `autocast="keep"` leaves them in low precision and refuses an h that rounding would drown.
+    h = 0.01; `autocast="keep"` leaves them in low precision and rejects an h too small for it.
 
     `lazy=k` computes the penalty at every k-th `step`, with k times the weight; `fraction=ρ` on a random part of the
     batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
@@ -195,7 +195,7 @@ class _Difference:
         gradient, losses = self.part.input_gradient_and_losses(self.calls)
         if losses is not self.part.losses:
             raise ModelError(
-                "This compiled model keeps no graph after one backward, but graphs=2 needs it: use graphs=1, or set "
+                "graphs=2 needs the graph after one backward, and this compiled model frees it: use graphs=1, or set "
                 "torch._functorch.config.donated_buffer = False before the model is compiled."
             )
         move = self._move(gradient)
@@ -238,7 +238,7 @@ class _Difference:
         return per_image(self.h, self.part.x) * self._shrink(gradient) * self.geometry.ascent(gradient)
 
     def _shrink(self, gradient: Tensor) -> float:
-        return 1 / sqrt(gradient[0].numel()) if self.geometry.name == "linf" and self.scale == "paper" else 1.0
+        return 1 / sqrt(gradient[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
 
     def _at(self, move: Tensor) -> Tensor:
         x = self.part.x.detach()

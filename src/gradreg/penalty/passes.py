@@ -1,7 +1,7 @@
 """Calling a model more than once in one step without the calls disturbing each other.
 
 A finite difference needs ℓ(x) and ℓ(x + hd) of *the same* function: same dropout masks, same arithmetic, and batch
-normalisation in a mode the caller chose. Whatever is switched for a call is switched back after it.
+normalisation in the mode that the caller chose. Whatever a call switches is switched back after it.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ AutocastMode = Literal["off", "keep"]
 
 
 class Criterion(Protocol):
-    """A loss with one value an image, as `torch.nn.CrossEntropyLoss(reduction="none")`."""
+    """A loss with one value per image, such as `torch.nn.CrossEntropyLoss(reduction="none")`."""
 
     def __call__(self, logits: Tensor, y: Tensor, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A recorded evaluation: per-image losses with their graph, the input they hang on, and how to repeat it."""
+    """A recorded evaluation: per-image losses with their graph, the input they depend on, and how to repeat it."""
 
     x: Tensor
     y: Tensor
@@ -71,7 +71,7 @@ def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
 
 
 def required(input_gradient: Tensor | None) -> Tensor:
-    """Autograd finds no gradient where the loss does not hang on the images."""
+    """The gradient, or an error where autograd found none: the loss does not depend on the images."""
     if input_gradient is None:
         raise ModelError("The loss does not depend on the images through autograd: is something detached in the model?")
     return input_gradient
@@ -87,21 +87,21 @@ class Calls:
 
     @property
     def images_interact(self) -> bool:
-        """Batch statistics are in use, so that a part of the batch alone would give other losses."""
+        """Whether batch statistics are in use, so that a part of the batch alone would give other losses."""
         return bool(self.batch_norms) and not self.frozen
 
     def images(self, x: Tensor) -> Tensor:
-        """The images without a graph, and in full precision if the model is to see them so."""
+        """The images without a graph, and in full precision where autocast is switched off."""
         x = x.detach()
         return x.to(at_least_single(x.dtype)) if self._overrules_autocast(x) else x
 
     def evaluate(self, x: Tensor, y: Tensor, *, track: bool) -> tuple[Tensor, Tensor]:
-        """Losses and logits; batch normalisation remembers the batch if `track`."""
+        """Losses and logits; running statistics are updated if `track`."""
         with ExitStack() as switched:
             if self.frozen:
                 switched.enter_context(_set(self.batch_norms, "training", False))
             elif not track:
-                # Momentum 0 would do it too, but 0 times an infinite batch statistic leaves a NaN behind for ever.
+                # Momentum 0 would do too, but 0 times an infinite batch statistic is a NaN that stays.
                 switched.enter_context(_set(self.batch_norms, "track_running_stats", False))
             if self._overrules_autocast(x):
                 switched.enter_context(torch.autocast(x.device.type, enabled=False))
@@ -109,8 +109,8 @@ class Calls:
             losses = self.criterion(logits, y)
         if losses.shape != (len(x),):
             raise ConfigError(
-                f"The criterion returned shape {tuple(losses.shape)} for {len(x)} images, but the penalty needs one "
-                "loss an image: pass a criterion with reduction='none'."
+                f"criterion must return one loss per image, shape ({len(x)},); got shape {tuple(losses.shape)}. Pass a "
+                "criterion with reduction='none'."
             )
         return losses, logits
 
@@ -125,7 +125,7 @@ class Calls:
         return self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
-        """The losses had the images been `x` instead: same labels, same dropout masks, nothing remembered."""
+        """The losses with the images replaced by `x`: same labels and dropout masks, no running statistics updated."""
         with recorded.random.replayed():
             return self.evaluate(x, recorded.y, track=False)[0]
 
@@ -140,14 +140,14 @@ class RandomState:
 
     @classmethod
     def now(cls, device: torch.device) -> "RandomState":
-        """As they are."""
+        """Their current states."""
         on_host = device.type in ("cpu", "meta")
         state = None if on_host else torch.get_device_module(device).get_rng_state(device)
         return cls(device, torch.get_rng_state(), state)
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
-        """Draw again what was drawn from that moment on; afterwards the streams stand where they stood."""
+        """Repeat the draws made since that moment; afterwards the streams continue where they were."""
         resume = RandomState.now(self.device)
         self._restore()
         try:
@@ -162,13 +162,13 @@ class RandomState:
 
 
 def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
-    """Refuse a mode that could not be kept."""
+    """Raise an error for an unknown mode, or one that the model does not allow."""
     if mode not in ("train", "frozen"):
-        raise ConfigError(f"bn is {mode!r}, but it is 'train' (batch statistics) or 'frozen' (running statistics).")
+        raise ConfigError(f"bn must be 'train' (batch statistics) or 'frozen' (running statistics); got {mode!r}.")
     if mode == "frozen" and not isinstance(model, nn.Module):
         raise ConfigError(
-            "bn='frozen' has to switch the model's batch normalisations and a bare function shows none: "
-            "pass the nn.Module itself."
+            "bn='frozen' switches the model's BatchNorm layers, which a plain function does not expose: pass the "
+            "nn.Module itself."
         )
 
 

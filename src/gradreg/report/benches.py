@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, number, radius_name, word
+from gradreg.report.numbers import THREAT_SIGNS, number, word
 
 Found = Mapping[str, Any]
 KINDS = ("distances l2", "distances linf", "radius", "equal", "targets")

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Confirmed, Evaluation, Examined
 from gradreg.report.layout import Cell, Column, Row, Table
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, images, number, radius_name, share
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, images, number, share
 
 
 def confirmation(evaluations: Sequence[Evaluation]) -> Table:

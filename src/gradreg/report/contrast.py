@@ -15,10 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report.layout import Cell, Column, Row, Table
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, count, radius_name, word
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, count, word
 from gradreg.report.seeds import Trained, by_recipe
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report import charts
@@ -14,7 +15,7 @@ from gradreg.report.charts import Chart, Series
 from gradreg.report.curves import Curve, Gap, Point, frontier, gaps, histogram
 from gradreg.report.curves import curves as all_curves
 from gradreg.report.labels import Rank, Remark, ranks, remarked
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, radius_name, significant
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, significant
 
 _STYLES = {"empirical": "solid", "omega-bound": "dashed", "certified": "dotted"}
 _NAMES = {"empirical": "attacks", "omega-bound": "ω-bound", "certified": "certified"}

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gradreg.bounds.validity import Violations
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Attacked, Evaluation, Examined
 from gradreg.norms import ThreatName
 from gradreg.report.compare import cost_ratio
@@ -15,7 +16,6 @@ from gradreg.report.numbers import (
     count,
     images,
     number,
-    radius_name,
     share,
     within,
     word,

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.report.numbers import THREAT_SIGNS, radius_name, significant
+from gradreg.report.numbers import THREAT_SIGNS, significant
 
 # What an evaluation calls the source of a model that was handed over in Python.
 IN_PYTHON = "Python"

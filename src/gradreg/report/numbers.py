@@ -82,16 +82,6 @@ def significant(value: float) -> str:
     return f"{value:.{max(2 - magnitude, 0)}f}" if -4 <= magnitude < 7 else f"{value:.1e}"
 
 
-def radius_name(radius: float) -> str:
-    """8/255 for what is one, 8.5/255 for what is easier to read so, else the number itself."""
-    parts, number = 255 * radius, f"{radius:g}"
-    if radius < 0.2 and abs(parts - round(parts)) < 1e-6:
-        return f"{round(parts)}/255"
-    # 0.1 is 25.5/255, and nobody calls it that.
-    tenths = radius < 0.2 and abs(parts - round(parts, 1)) < 1e-6 and len(number) > len("0.075")
-    return f"{parts:.1f}/255" if tenths else number
-
-
 def images(counts: Iterable[int]) -> str:
     """ "n = 1000 images", or the range if models were examined on different numbers of them."""
     distinct = sorted(set(counts)) or [0]

@@ -9,10 +9,11 @@ from itertools import combinations
 
 from torch import Tensor
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report.layout import Column, Row, Table
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, count, number, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, count, number
 
 
 def paired(evaluations: Sequence[Evaluation]) -> Table:

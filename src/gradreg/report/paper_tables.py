@@ -6,6 +6,7 @@ the certified error at r those without the right class and a radius ≥ r. Miscl
 
 from collections.abc import Sequence
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
@@ -16,7 +17,6 @@ from gradreg.report.numbers import (
     images,
     mean,
     number,
-    radius_name,
     share,
     within,
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.norms import ThreatName
 from gradreg.report.canvas import (
@@ -22,7 +23,7 @@ from gradreg.report.canvas import (
     panels_in_a_row,
 )
 from gradreg.report.curves import Curve, Point, curves, frontier, gaps, histogram
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS
 from gradreg.report.seeds import by_recipe
 
 if TYPE_CHECKING:

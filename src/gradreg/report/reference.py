@@ -5,11 +5,12 @@ from statistics import mean
 
 from torch import Tensor
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.norms import ThreatName
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, clean_errors, images, number, radius_name, significant, word
+from gradreg.report.numbers import THREAT_SIGNS, clean_errors, images, number, significant, word
 from gradreg.report.seeds import Trained, by_recipe, training_seed
 from gradreg.report.settings import flat, nearest_recipe, told
 from gradreg.smoothing.intervals import clopper_pearson

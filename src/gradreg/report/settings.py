@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from gradreg.config import tables
-from gradreg.report.numbers import radius_name
+from gradreg.config.fractions import radius_name
 from gradreg.runs import recipes
 from gradreg.runs.directory import MACHINE
 

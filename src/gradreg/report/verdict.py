@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
@@ -11,7 +12,7 @@ from gradreg.norms import ThreatName
 from gradreg.report.axes import distances, percent
 from gradreg.report.compare import cost_ratio
 from gradreg.report.layout import Cell
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, clean_error, mean, number, radius_name, within
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, clean_error, mean, number, within
 
 Level = Literal["clear", "unknown", "suspicious", "broken"]
 _LEVELS: tuple[Level, ...] = ("clear", "unknown", "suspicious", "broken")

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS, radius_name
+from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS
 from gradreg.smoothing.intervals import clopper_pearson
 
 _AUTOATTACK = ("autoattack", "standard")

@@ -7,9 +7,9 @@ from typing import Any
 from gradreg.config import tables, toml
 from gradreg.diagnosis.flags import verdict
 from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.objectives import describe
 from gradreg.report import making
 from gradreg.report.cards.figures import Remarks, figures, percent
-from gradreg.report.cards.objective import in_words
 from gradreg.report.numbers import THREAT_SIGNS, significant
 from gradreg.runs.settings import Config
 
@@ -35,7 +35,7 @@ def _opening(evaluation: Evaluation, recipe: Mapping[str, Any]) -> str:
     shape = "×".join(str(side) for side in data.shape)
     network = f"A network `{subject.architecture}` of {subject.parameters:,} parameters"
     images = f"{data.name} ({len(data.classes)} classes, {shape} pixels)"
-    training = f"trained for {_epochs(evaluation, recipe)} {in_words(tables.build(Config, recipe).objective)}"
+    training = f"trained for {_epochs(evaluation, recipe)} {describe(tables.build(Config, recipe).objective)}"
     return f"""# {subject.name}
 
 {network} for {images}, {training}.

@@ -120,6 +120,13 @@ class FolderBatches(Epochs):
             )
 
 
+def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
+    """`Batches` or `FolderBatches` with the given options, depending on the part of the data set."""
+    if isinstance(part, Images):
+        return Batches(part, batch_size, **options)
+    return FolderBatches(part, batch_size, **options)
+
+
 def _as_it_is(batch: Any) -> Any:
     return batch
 

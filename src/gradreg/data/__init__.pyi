@@ -1,0 +1,9 @@
+from .batching import Batches as Batches
+from .batching import FolderBatches as FolderBatches
+from .batching import batches as batches
+from .folder import ImageFolder as ImageFolder
+from .images import DataSet as DataSet
+from .images import Images as Images
+from .rectangles import RectangularBatches as RectangularBatches
+from .source import load as load
+from .source import names as names

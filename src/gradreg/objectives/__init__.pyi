@@ -1,0 +1,13 @@
+from .adversarial import Adversarial as Adversarial
+from .base import Draws as Draws
+from .base import Moment as Moment
+from .base import Objective as Objective
+from .base import Outcome as Outcome
+from .base import describe as describe
+from .fast import NoisyStep as NoisyStep
+from .fast import RandomStartStep as RandomStartStep
+from .gradient import Gradient as Gradient
+from .noise import Noise as Noise
+from .registry import OBJECTIVES as OBJECTIVES
+from .trades import Trades as Trades
+from .undefended import Undefended as Undefended

@@ -1,0 +1,18 @@
+"""Every objective by its name in recipes: a new one is a file and a line of this table."""
+
+from gradreg.objectives.adversarial import Adversarial
+from gradreg.objectives.fast import NoisyStep, RandomStartStep
+from gradreg.objectives.gradient import Gradient
+from gradreg.objectives.noise import Noise
+from gradreg.objectives.trades import Trades
+from gradreg.objectives.undefended import Undefended
+
+OBJECTIVES: dict[str, type] = {
+    "undefended": Undefended,
+    "gradient": Gradient,
+    "adversarial": Adversarial,
+    "fgsm-rs": RandomStartStep,
+    "n-fgsm": NoisyStep,
+    "trades": Trades,
+    "noise": Noise,
+}
