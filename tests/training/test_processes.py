@@ -23,10 +23,10 @@ from gradreg.data import ImageFolder, load
 from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
 from gradreg.processes import Processes, leave
-from gradreg.runs import Probe, Settings
+from gradreg.runs import Config, Probe, Settings
 from gradreg.training import fit
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
-from gradreg.training.sources import FolderOptions, Loaders, Source, loaders
+from gradreg.training.sources import from_config
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "undefended": {"name": "undefended"},
@@ -83,11 +83,16 @@ def convolutions() -> nn.Module:
 
 
 def rectangular_metrics(root: Path, processes: Processes) -> HeldOutMetrics:
-    part = load(f"folder:{root}").train
-    options = FolderOptions(size=32, workers=0, rectangular=True)
-    source = Source(
-        [Loaders(0, *loaders(part, Settings(batch_size=2), processes, 17, (), options))], 0, processes.device
+    config = Config(
+        data=f"folder:{root}",
+        model={"name": "compact"},
+        size=32,
+        workers=0,
+        rectangular=True,
+        held_out=17,
+        batch_size=2,
     )
+    source, _ = from_config(config, processes, None)
     probe = Probe("l2", 0.5, steps=2, images=7)
     return evaluate_held_out(convolutions(), source.held_out(0, processes), probe, processes)
 

@@ -108,7 +108,7 @@ def from_config(config: Config, processes: Processes, data_dir: str | None) -> t
             )
         if now.rectangular and isinstance(sets[now.data], Images):
             raise ConfigError(f"rectangular must be false for {now.data}, whose images all have one shape; got true.")
-        folder = FolderOptions(now.size, min(now.workers, _processors()), now.min_scale, now.rectangular)
+        folder = _FolderOptions(now.size, min(now.workers, _processors()), now.min_scale, now.rectangular)
         parts.append(Loaders(start, *loaders(sets[now.data], now, processes, now.held_out, now.augment, folder)))
     first = sets[config.during(0).data]
     channels = first.pixels.shape[1] if isinstance(first, Images) else 3
@@ -124,7 +124,7 @@ class _Shape:
 
 
 @dataclass(frozen=True)
-class FolderOptions:
+class _FolderOptions:
     """Options of image folders: image size, decoding processes, smallest crop, shape of held-out images."""
 
     size: int | None = None
@@ -139,10 +139,10 @@ def loaders(
     processes: Processes,
     held_out: int,
     augment: Sequence[Any],
-    folder: FolderOptions | None = None,
+    folder: _FolderOptions | None = None,
 ) -> tuple[Epochs, Epochs]:
     """Training batches and held-out batches."""
-    folder = folder or FolderOptions()
+    folder = folder or _FolderOptions()
     common: dict[str, Any] = {
         "device": processes.device,
         "channels_last": settings.channels_last,
