@@ -70,6 +70,12 @@ def test_a_run_knows_its_data_its_network_and_what_it_cost(run: Path) -> None:
     assert torch.equal(logits(last.model), logits(load_run(run, "last")))
 
 
+def test_a_training_checkpoint_is_not_a_weights_file(run: Path) -> None:
+    checkpoint = next(run.glob("state-*"))
+    with pytest.raises(GradregError, match=r"must be best\.safetensors or last\.safetensors of the run"):
+        open_model(str(checkpoint))
+
+
 def test_weights_with_the_name_of_their_network(tmp_path: Path) -> None:
     model = build("small", classes=10, channels=1, activation="gelu").eval()
     save_model(model, str(tmp_path / "digits.safetensors"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import digits, in_a_process, network, run_or_continue, same_weights, tiny_fit
+from tiny import Plain, digits, in_a_process, network, run_or_continue, same_weights, tiny_fit
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradreg.errors import ConfigError, Interrupted, RunError
@@ -218,6 +218,14 @@ def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
     tiny_fit(tmp_path / "run", epochs=1, resume=True)
     with pytest.raises(ConfigError, match=r"deterministic must be False to resume .*; got True"):
         tiny_fit(tmp_path / "run", epochs=1, deterministic=True, resume=True)
+
+
+def test_a_run_with_an_objective_made_in_python_resumes(tmp_path: Path) -> None:
+    """Its settings cannot be built from config.toml, so they are compared as they are."""
+    tiny_fit(tmp_path / "run", objective=Plain(), epochs=1)
+    assert len(tiny_fit(tmp_path / "run", objective=Plain(), epochs=1, resume=True).metrics) == 1
+    with pytest.raises(ConfigError, match=r"objective must be .*Plain.* to resume"):
+        tiny_fit(tmp_path / "run", objective="undefended", epochs=1, resume=True)
 
 
 def test_the_model_holds_the_best_weights_afterwards(tmp_path: Path) -> None:
