@@ -26,7 +26,7 @@ from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError
 
 _KIND = "part of a ledger"
-_HEAD, _LOCK = "begun.json", ".lock"
+_HEAD, LOCK = "begun.json", ".lock"
 _DONE = ".done.safetensors"
 _EVERY = 1.0  # seconds
 
@@ -154,7 +154,7 @@ def lock(folder: Path, file: str = "") -> Iterator[None]:
     The operating system releases it when the process ends, however it ends.
     """
     place = folder / file if file else folder
-    marker = folder / f".{file}{_LOCK}" if file else folder / _LOCK
+    marker = folder / f".{file}{LOCK}" if file else folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = FileLock(marker)

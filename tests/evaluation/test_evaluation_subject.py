@@ -16,9 +16,10 @@ from gradreg.data import Images, load
 from gradreg.errors import GradregError
 from gradreg.models import build
 from gradreg.provenance import processor
+from gradreg.runs import Config
 from gradreg.runs import load as load_run
-from gradreg.runs.opening import open_subject
-from gradreg.training import Config, fit, train
+from gradreg.runs.opening import open_model
+from gradreg.training import fit, train
 
 RECIPE: dict[str, Any] = {
     "data": "mnist5k",
@@ -50,7 +51,7 @@ def logits(model: nn.Module) -> Tensor:
 
 def test_a_run_knows_its_data_its_network_and_what_it_cost(run: Path) -> None:
     state = torch.get_rng_state()
-    opened = open_subject(str(run))
+    opened = open_model(str(run))
     assert torch.equal(torch.get_rng_state(), state)
     subject = opened.subject
     assert (subject.name, subject.source, subject.architecture) == ("tiny", str(run), "small")
@@ -64,16 +65,22 @@ def test_a_run_knows_its_data_its_network_and_what_it_cost(run: Path) -> None:
     assert opened.data.name == "mnist5k"
     assert not opened.model.training
     assert torch.equal(logits(opened.model), logits(load_run(run)))
-    last = open_subject(str(run / "last.safetensors"))
+    last = open_model(str(run / "last.safetensors"))
     assert last.subject.name == "tiny (last)"
     assert torch.equal(logits(last.model), logits(load_run(run, "last")))
+
+
+def test_a_training_checkpoint_is_not_a_weights_file(run: Path) -> None:
+    checkpoint = next(run.glob("state-*"))
+    with pytest.raises(GradregError, match=r"must be best\.safetensors or last\.safetensors of the run"):
+        open_model(str(checkpoint))
 
 
 def test_weights_with_the_name_of_their_network(tmp_path: Path) -> None:
     model = build("small", classes=10, channels=1, activation="gelu").eval()
     save_model(model, str(tmp_path / "digits.safetensors"))
     path, options = str(tmp_path / "digits.safetensors"), {"activation": "gelu"}
-    opened = open_subject(path, "mnist5k", architecture="small", options=options)
+    opened = open_model(path, "mnist5k", architecture="small", options=options)
     assert opened.subject.name == "digits"
     assert opened.subject.architecture == "small"
     assert opened.subject.objective is None
@@ -83,7 +90,7 @@ def test_weights_with_the_name_of_their_network(tmp_path: Path) -> None:
 def test_a_run_made_in_python_needs_the_name_of_its_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("small", classes=10, channels=1)
     fit(model, load("mnist5k"), "undefended", run=tmp_path / "run", epochs=1, batch_size=10, held_out=3980)
-    opened = open_subject(str(tmp_path / "run"), "mnist5k", architecture="small")
+    opened = open_model(str(tmp_path / "run"), "mnist5k", architecture="small")
     assert torch.equal(logits(opened.model), logits(model.eval()))
     assert (opened.subject.name, opened.subject.objective, opened.subject.epochs) == ("run", "undefended", 1)
 
@@ -93,7 +100,7 @@ def test_a_function_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "from torch import nn\ndef net(classes): return nn.Sequential(nn.Flatten(), nn.Linear(784, classes))\n"
     )
     monkeypatch.chdir(tmp_path)
-    opened = open_subject("evaluated_by_name:net", "mnist5k")
+    opened = open_model("evaluated_by_name:net", "mnist5k")
     assert opened.subject.name == "evaluated_by_name:net"
     assert logits(opened.model).shape == (20, 10)
 
@@ -131,14 +138,14 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_library_s_network_comes_with_its_weights(
     timm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = open_subject("timm:net", "mnist5k")
+    opened = open_model("timm:net", "mnist5k")
     assert set(head(opened.model).tolist()) == {1.0}
     save_file({"head.weight": torch.full((10, 784), 2.0), "head.bias": torch.zeros(10)}, tmp_path / "w.safetensors")
-    fine = open_subject(str(tmp_path / "w.safetensors"), "mnist5k", architecture="timm:net")
+    fine = open_model(str(tmp_path / "w.safetensors"), "mnist5k", architecture="timm:net")
     assert set(head(fine.model).tolist()) == {2.0}
     monkeypatch.setattr(Pretrained, "trained_for", 1000)
-    with pytest.raises(GradregError, match="timm:net was trained for 1000 classes and the data has 10"):
-        open_subject("timm:net", "mnist5k")
+    with pytest.raises(GradregError, match="timm:net must be evaluated on data with 1000 classes; got data with 10"):
+        open_model("timm:net", "mnist5k")
 
 
 def weights(folder: Path, **tensors: Tensor) -> str:
@@ -165,27 +172,31 @@ def started(folder: Path) -> str:
 
 MNIST = {"data": "mnist5k"}
 BAD: dict[str, tuple[Callable[[Path], str], dict[str, Any], str]] = {
-    "no such thing": (lambda f: "nothing", MNIST, "There is no nothing: a model is a run directory"),
-    "no weights": (lambda f: "compact", MNIST, "compact is a network without weights"),
-    "not a run": (str, MNIST, "is a folder but no run"),
+    "no such thing": (lambda f: "nothing", MNIST, "There is no model nothing: pass a run directory"),
+    "no weights": (lambda f: "compact", MNIST, "compact is an architecture without weights"),
+    "not a run": (str, MNIST, "must be a run directory of `gradreg train`; got a folder without config.toml"),
     "no epoch yet": (started, {}, "has not finished an epoch yet"),
     "no file": (lambda f: str(f / "no.safetensors"), MNIST, "no.safetensors does not exist"),
-    "no architecture": (weights, MNIST, "name it, as in --architecture compact"),
-    "no data": (weights, {"architecture": "small"}, "Which data"),
+    "no architecture": (weights, MNIST, r"so pass --architecture \(for example compact\)"),
+    "no data": (
+        weights,
+        {"architecture": "small"},
+        "does not name its data set, so pass --data",
+    ),
     "unknown data": (weights, {"architecture": "small", "data": "minst"}, "There is no data set 'minst'"),
     "unknown network": (weights, {"architecture": "smal", **MNIST}, "did you mean 'small'"),
     "wrong weights": (weights, {"architecture": "small", **MNIST}, "does not fit small: it lacks"),
-    "other shapes": (of_another_shape, {"architecture": "small", **MNIST}, "have other shapes than those of small"),
+    "other shapes": (of_another_shape, {"architecture": "small", **MNIST}, "must have the shapes of small; got"),
     "damaged": (cut, {"architecture": "small", **MNIST}, "cannot be read as safetensors"),
     "module": (lambda f: "no_such_module:net", MNIST, "'no_such_module' was found neither"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_opened_is_told_in_one_sentence(kind: str, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_an_error_of_one_sentence(kind: str, tmp_path: Path) -> None:
     make, options, sentence = BAD[kind]
     with pytest.raises(GradregError, match=sentence) as caught:
-        open_subject(make(tmp_path), **options)
+        open_model(make(tmp_path), **options)
     assert "\n" not in str(caught.value)
 
 
@@ -202,10 +213,8 @@ def digits_of(folder: Path, classes: int, side: int, channels: int) -> str:
 
 def test_a_run_on_other_data_than_its_own(run: Path, tmp_path: Path) -> None:
     """Colour images for a network of grey ones."""
-    with pytest.raises(
-        GradregError, match=r"does not take the images of folder:.*, which are of shape \(3, 224, 224\)"
-    ):
-        open_subject(str(run), digits_of(tmp_path / "colours", 10, 32, 3))
+    with pytest.raises(GradregError, match=r"must accept images of folder:.*, of shape \(3, 224, 224\); got an error"):
+        open_model(str(run), digits_of(tmp_path / "colours", 10, 32, 3))
 
 
 def test_a_network_of_another_number_of_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,4 +223,4 @@ def test_a_network_of_another_number_of_classes(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.chdir(tmp_path)
     with pytest.raises(GradregError, match="The model has 7 classes and mnist5k has 10"):
-        open_subject("evaluated_narrow:net", "mnist5k")
+        open_model("evaluated_narrow:net", "mnist5k")

@@ -19,7 +19,7 @@ from gradreg.report.cards.shipping import ship
 from gradreg.runs import networks
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.networks import folder, names
-from gradreg.runs.opening import open_subject
+from gradreg.runs.opening import open_model
 
 REAL = networks.home()
 
@@ -78,7 +78,7 @@ def test_a_name_loads_as_its_run_did(installed: Path, run: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert not model.training
     assert torch.equal(logits(model), logits(gradreg.load(run)))
-    opened = open_subject("digits-l2")
+    opened = open_model("digits-l2")
     assert (opened.subject.name, opened.subject.source, opened.subject.epochs) == ("digits-l2", "digits-l2", 2)
     assert opened.data.name == "mnist5k"
     assert torch.equal(logits(opened.model), logits(model))
@@ -88,26 +88,26 @@ def test_a_name_loads_as_its_run_did(installed: Path, run: Path) -> None:
 def test_a_directory_of_that_name_wins_only_if_it_is_a_run(installed: Path, run: Path) -> None:
     Path("digits-l2").mkdir()
     assert torch.equal(logits(gradreg.load("digits-l2")), logits(gradreg.load(run)))
-    assert open_subject("digits-l2").subject.epochs == 2
+    assert open_model("digits-l2").subject.epochs == 2
     Path("digits-l2").rmdir()
     mine = tiny_run(Path("digits-l2"), epochs=1, seed=1)
     assert not torch.equal(logits(gradreg.load("digits-l2")), logits(gradreg.load(run)))
-    assert open_subject("digits-l2").subject.epochs == 1
+    assert open_model("digits-l2").subject.epochs == 1
     assert torch.equal(logits(gradreg.load("digits-l2")), logits(gradreg.load(mine.resolve())))
 
 
 def test_what_does_not_exist_is_told_with_what_does(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentence = r"^digits is neither a run .*\(did you mean 'digits-l2'\?\): there are digits-l2\.$"
+    sentence = r"^digits is neither a run .*\(did you mean 'digits-l2'\?\): choose one of digits-l2\.$"
     with pytest.raises(GradregError, match=sentence):
         gradreg.load("digits")
     with pytest.raises(GradregError, match="best epoch only"):
         gradreg.load("digits-l2", "last")
     with pytest.raises(GradregError, match="a name that `gradreg networks` lists"):
-        open_subject("digits")
+        open_model("digits")
     empty = Path("empty")
     empty.mkdir()
     monkeypatch.setattr(networks, "home", lambda: empty)
-    with pytest.raises(GradregError, match=r"comes with gradreg: none came with this installation\.$"):
+    with pytest.raises(GradregError, match=r"comes with gradreg: this installation has none\.$"):
         gradreg.load("digits-l2")
 
 
@@ -165,7 +165,7 @@ def test_a_shipped_network_is_shipped_again_with_new_figures(
 def test_without_any_the_listing_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gradreg.runs.listing.names", lambda: ())
     main(["networks"])
-    assert "`gradreg ship` makes one of a run" in capsys.readouterr().out
+    assert "`gradreg ship` adds one from a run" in capsys.readouterr().out
 
 
 def test_every_network_in_the_package_is_whole() -> None:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from gradreg.config import tables
 from gradreg.data import Images, load
 from gradreg.evaluation import Evaluation, evaluate
-from gradreg.runs.opening import open_subject
-from gradreg.training import Config, train
+from gradreg.runs import Config
+from gradreg.runs.opening import open_model
+from gradreg.training import train
 
 RECIPE: dict[str, Any] = {
     "data": "mnist5k",
@@ -33,7 +34,7 @@ def tiny_run(folder: Path, **changes: Any) -> Path:
 
 def tiny_evaluation(run: str, folder: Path) -> Evaluation:
     """Of the test images alone, since without training images there are no bounds to wait for."""
-    opened = open_subject(run)
+    opened = open_model(run)
     assert isinstance(opened.data.test, Images)
     return evaluate(
         opened.model,

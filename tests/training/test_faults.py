@@ -14,13 +14,13 @@ from tiny import same_weights, tiny_fit
 from torch import Tensor, nn
 
 from gradreg import storage
+from gradreg.errors import RunError, TrainingFailed
 from gradreg.objectives import Moment, Outcome, Undefended
 from gradreg.runs.checkpoints import Generations, State, read, write
 from gradreg.runs.directory import RunDirectory
-from gradreg.training import RunError, TrainingFailed
-from gradreg.training.monitors import Reading
+from gradreg.training.monitors import HeldOutMetrics
 from gradreg.training.step import Learner
-from gradreg.training.watch import newest_is_best, trouble
+from gradreg.training.watch import find_failure, newest_is_best
 
 
 def listening() -> Console:
@@ -108,7 +108,7 @@ def test_a_full_disk_is_reported_and_the_checkpoint_before_is_kept(
     assert "No space left on device" in said
     assert "Training goes on, with the checkpoint before." in said
     assert same_weights(tmp_path / "whole", tmp_path / "run")
-    assert not list((tmp_path / "run").glob(".*")), "half-written files were left behind"
+    assert [path.name for path in (tmp_path / "run").glob(".*")] == [".lock"], "half-written files were left behind"
 
     def no_weights(tensors: Any, path: Path, metadata: Any) -> None:
         nonlocal epochs
@@ -179,14 +179,14 @@ def test_divergence_before_the_first_good_epoch_ends_the_run_all_the_same(tmp_pa
         tiny_fit(tmp_path / "run", objective=Explodes(2), on_divergence="rollback")
 
 
-def reading(clean: float, probe: float, single: float, commonest: float = 0.2, loss: float = 1.0) -> Reading:
-    return Reading(100, clean, loss, commonest, 100, probe, single, grad_norm=1.0)
+def measured(clean: float, probe: float, single: float, commonest: float = 0.2, loss: float = 1.0) -> HeldOutMetrics:
+    return HeldOutMetrics(100, clean, loss, commonest, 100, probe, single, grad_norm=1.0)
 
 
 @pytest.mark.parametrize(
     ("epochs", "chosen"),
     [
-        # (clean, probe) an epoch. With 100 images the standard error of 0.30 is 0.046.
+        # (clean, probe) per epoch. With 100 images the standard error of 0.30 is 0.046.
         ([(0.50, 0.30), (0.55, 0.26), (0.54, 0.27)], 1),
         ([(0.50, 0.30), (0.55, 0.25)], 0),
         ([(0.50, 0.30), (0.55, 0.26), (0.60, 0.22)], 1),  # the band hangs on the highest, so it cannot slide down
@@ -199,56 +199,56 @@ def reading(clean: float, probe: float, single: float, commonest: float = 0.2, l
 def test_the_best_epoch_is_the_cleanest_of_those_that_the_probe_cannot_tell_apart(
     epochs: list[tuple[float, float]], chosen: int
 ) -> None:
-    readings = [reading(clean, probe, probe) for clean, probe in epochs]
+    history = [measured(clean, probe, probe) for clean, probe in epochs]
     best = None
-    for number in range(len(readings)):
-        if newest_is_best(readings[: number + 1], best):
+    for number in range(len(history)):
+        if newest_is_best(history[: number + 1], best):
             best = number
     assert best == chosen
 
 
 def test_without_a_probe_the_best_epoch_is_the_cleanest() -> None:
-    readings = [Reading(100, clean, 1.0, 0.2) for clean in (0.50, 0.54, 0.53, 0.55)]
+    history = [HeldOutMetrics(100, clean, 1.0, 0.2) for clean in (0.50, 0.54, 0.53, 0.55)]
     best = None
-    for number in range(len(readings)):
-        best = number if newest_is_best(readings[: number + 1], best) else best
+    for number in range(len(history)):
+        best = number if newest_is_best(history[: number + 1], best) else best
     assert best == 3
 
 
-def test_catastrophic_overfitting_is_told_from_an_ordinary_decline() -> None:
-    healthy = [reading(0.7, 0.40, 0.45), reading(0.75, 0.44, 0.50)]
-    assert trouble(healthy) is None
-    assert trouble([*healthy, reading(0.8, 0.40, 0.5)]) is None, "a little worse is no collapse"
-    assert trouble([*healthy, reading(0.8, 0.10, 0.2)]) is None, "single steps fell too: the network is just worse"
-    found = trouble([*healthy, reading(0.8, 0.02, 0.85)])
+def test_catastrophic_overfitting_is_distinguished_from_an_ordinary_decline() -> None:
+    healthy = [measured(0.7, 0.40, 0.45), measured(0.75, 0.44, 0.50)]
+    assert find_failure(healthy) is None
+    assert find_failure([*healthy, measured(0.8, 0.40, 0.5)]) is None, "a little worse is no collapse"
+    assert find_failure([*healthy, measured(0.8, 0.10, 0.2)]) is None, "single steps fell too: just a worse network"
+    found = find_failure([*healthy, measured(0.8, 0.02, 0.85)])
     assert found is not None
     assert found.kind == "overfitting"
-    assert "Catastrophic overfitting in epoch 3: accuracy under the probe fell from 44.0% to 2.0%" in found.sentence
+    assert "Catastrophic overfitting in epoch 3: accuracy under the probe fell from 44.0% to 2.0%" in found.message
 
 
 def test_a_constant_prediction_for_three_epochs_is_divergence() -> None:
-    stuck = reading(0.1, 0.1, 0.1, commonest=1.0)
-    assert trouble([stuck, stuck]) is None
-    assert trouble([stuck, reading(0.5, 0.2, 0.2), stuck]) is None
-    found = trouble([stuck] * 3)
+    stuck = measured(0.1, 0.1, 0.1, commonest=1.0)
+    assert find_failure([stuck, stuck]) is None
+    assert find_failure([stuck, measured(0.5, 0.2, 0.2), stuck]) is None
+    found = find_failure([stuck] * 3)
     assert found is not None
     assert found.kind == "divergence"
-    assert "the same class" in found.sentence
+    assert "the same class" in found.message
 
 
 def test_a_held_out_loss_that_is_not_finite_is_divergence() -> None:
-    found = trouble([reading(0.1, 0.1, 0.1, loss=float("nan"))])
+    found = find_failure([measured(0.1, 0.1, 0.1, loss=float("nan"))])
     assert found is not None
     assert found.kind == "divergence"
 
 
 @pytest.mark.parametrize("policy", ["stop", "rollback", "ignore"])
 def test_what_overfitting_leads_to(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network is made to overfit on paper: its second examination shows the collapse."""
+    """A network is made to overfit on paper: its second evaluation shows the collapse."""
     from gradreg.training import loop
 
-    shown = iter([reading(0.7, 0.4, 0.4), reading(0.7, 0.01, 0.9), *[reading(0.8, 0.5, 0.6)] * 3])
-    monkeypatch.setattr(loop, "examine", lambda *_: next(shown))
+    shown = iter([measured(0.7, 0.4, 0.4), measured(0.7, 0.01, 0.9), *[measured(0.8, 0.5, 0.6)] * 3])
+    monkeypatch.setattr(loop, "evaluate_held_out", lambda *_: next(shown))
     console = listening()
 
     def run() -> Any:

@@ -23,9 +23,10 @@ from gradreg.data import ImageFolder, load
 from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
 from gradreg.processes import Processes, leave
-from gradreg.training import Probe, Settings, fit
-from gradreg.training.monitors import Reading, examine
-from gradreg.training.sources import FolderOptions, Loaders, Source, loaders
+from gradreg.runs import Config, Probe, Settings
+from gradreg.training import fit
+from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
+from gradreg.training.sources import from_config
 
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "undefended": {"name": "undefended"},
@@ -56,9 +57,9 @@ def worker(rank: int, folder: str) -> None:
     for name in OBJECTIVES:
         run(Path(folder) / f"two-{name}", name)
     run(Path(folder) / "accumulated", "adversarial", accumulate=2)
-    reading = rectangular_reading(Path(folder) / "images", Processes(rank, 2, torch.device("cpu")))
-    (Path(folder) / f"reading-{rank}.json").write_text(json.dumps(asdict(reading)))
-    with pytest.raises(ConfigError, match="batch_size is 15, which 2 processes with accumulate = 1"):
+    found = rectangular_metrics(Path(folder) / "images", Processes(rank, 2, torch.device("cpu")))
+    (Path(folder) / f"metrics-{rank}.json").write_text(json.dumps(asdict(found)))
+    with pytest.raises(ConfigError, match="batch_size must be divisible by processes × accumulate = 2 × 1; got 15"):
         run(Path(folder) / "uneven", "undefended", batch_size=15)
     leave()
 
@@ -81,14 +82,19 @@ def convolutions() -> nn.Module:
     return layers.append(nn.Linear(8, 2))
 
 
-def rectangular_reading(root: Path, processes: Processes) -> Reading:
-    part = load(f"folder:{root}").train
-    options = FolderOptions(size=32, workers=0, rectangular=True)
-    source = Source(
-        [Loaders(0, *loaders(part, Settings(batch_size=2), processes, 17, (), options))], 0, processes.device
+def rectangular_metrics(root: Path, processes: Processes) -> HeldOutMetrics:
+    config = Config(
+        data=f"folder:{root}",
+        model={"name": "compact"},
+        size=32,
+        workers=0,
+        rectangular=True,
+        held_out=17,
+        batch_size=2,
     )
+    source, _ = from_config(config, processes, None)
     probe = Probe("l2", 0.5, steps=2, images=7)
-    return examine(convolutions(), source.held_out(0, processes), probe, processes)
+    return evaluate_held_out(convolutions(), source.held_out(0, processes), probe, processes)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -98,7 +104,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
     oblong_images(tmp_path / "images")
     start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method="forkserver")
-    check_rectangular_readings(tmp_path)
+    check_rectangular_metricss(tmp_path)
     for name in OBJECTIVES:
         run(tmp_path / name, name)
     for name, other in [*((name, f"two-{name}") for name in OBJECTIVES), ("adversarial", "accumulated")]:
@@ -120,11 +126,11 @@ def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
     assert [row["epoch"] for row in metrics(whole)] == [1, 2, 3]
 
 
-def check_rectangular_readings(folder: Path) -> None:
+def check_rectangular_metricss(folder: Path) -> None:
     """Two processes read what one reads, which is the mean over the images taken one by one."""
-    one = asdict(rectangular_reading(folder / "images", Processes(0, 1, torch.device("cpu"))))
+    one = asdict(rectangular_metrics(folder / "images", Processes(0, 1, torch.device("cpu"))))
     for rank in range(2):
-        two = json.loads((folder / f"reading-{rank}.json").read_text())
+        two = json.loads((folder / f"metrics-{rank}.json").read_text())
         assert two.keys() == one.keys()
         for key, value in one.items():
             assert two[key] == pytest.approx(value, rel=1e-5), key

@@ -1,4 +1,4 @@
-"""What a person sees: a bar on a terminal, a line an epoch elsewhere, and TensorBoard when it is there."""
+"""Progress: a bar on a terminal, a line per epoch elsewhere, and TensorBoard if it is installed."""
 
 import sys
 from io import StringIO
@@ -13,7 +13,7 @@ from tiny import tiny_fit
 from gradreg.training.reporting import Reporter
 
 
-def test_a_log_gets_one_line_an_epoch() -> None:
+def test_a_log_gets_one_line_per_epoch() -> None:
     console = Console(file=StringIO(), width=40, record=True, force_terminal=False)
     tiny_fit(console=console, epochs=2)
     lines = console.export_text().splitlines()
@@ -37,22 +37,22 @@ def test_without_a_console_nothing_is_said(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
 
 
-def test_tensorboard_is_told_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, float, int]] = []
+def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[tuple[str, float, int]] = []
 
     class SummaryWriter:
         def __init__(self, folder: str) -> None:
             assert folder == str(tmp_path)
 
         def add_scalar(self, name: str, value: float, epoch: int) -> None:
-            told.append((name, value, epoch))
+            logged.append((name, value, epoch))
 
         def close(self) -> None:
-            told.append(("closed", 0.0, 0))
+            logged.append(("closed", 0.0, 0))
 
     fake: Any = ModuleType("torch.utils.tensorboard")
     fake.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake)
     with Reporter(None, tmp_path) as reporter:
         reporter.epoch({"epoch": 3, "loss": 0.5, "name": "x"}, 5)
-    assert told == [("loss", 0.5, 3), ("closed", 0.0, 0)]
+    assert logged == [("loss", 0.5, 3), ("closed", 0.0, 0)]

@@ -4,12 +4,12 @@ import tomllib
 from typing import Any
 
 import pytest
-from gradreg.runs.optimizers import SGD, AdamW
 
 from gradreg.config import tables, toml
 from gradreg.errors import ConfigError
 from gradreg.objectives import Adversarial, Gradient, Noise, Undefended
 from gradreg.runs import recipes
+from gradreg.runs.optimizers import SGD, AdamW
 from gradreg.runs.schedules import Linear, OneCycle
 from gradreg.runs.settings import Config, Phase, Probe
 
@@ -92,25 +92,25 @@ def test_what_is_no_setting(setting: str) -> None:
         ({"probe": {"threat": "l2"}}, "The setting 'probe.eps' is missing."),
         ({"amp": "fp8"}, "amp must be one of 'off', 'bf16'; got 'fp8'."),
         ({"schedule": {"name": "linear", "knots": [[0, 1, 2]]}}, "knots[0] must be a list of 2; got [0, 1, 2]."),
-        ({"epochs": 0}, "epochs is 0, but training takes at least one."),
-        ({"batch_size": 0}, "batch_size is 0, but a batch needs at least one image."),
-        ({"accumulate": 0}, "accumulate is 0, but it is a number of micro-batches."),
-        ({"accumulate": 3}, "batch_size is 128, which accumulate = 3 micro-batches cannot share evenly."),
-        ({"label_smoothing": 1.0}, "label_smoothing is 1.0, but it is a share of the label"),
-        ({"clip_norm": 0.0}, "clip_norm is 0.0, but a bound is positive."),
-        ({"ema": 1.0}, "ema is 1.0, but a decay lies between 0 and 1."),
-        ({"sync_bn": True, "compile": True}, "sync_bn = true and compile = true do not go together"),
-        ({"save_minutes": -1}, "save_minutes is -1.0, but it is a time, 0 or more."),
-        ({"held_out": 0}, "held_out is 0, but some images must pick the best epoch."),
+        ({"epochs": 0}, "epochs must be at least 1; got 0."),
+        ({"batch_size": 0}, "batch_size must be at least 1; got 0."),
+        ({"accumulate": 0}, "accumulate must be at least 1; got 0."),
+        ({"accumulate": 3}, "batch_size must be divisible by accumulate = 3; got 128."),
+        ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and below 1; got 1.0."),
+        ({"clip_norm": 0.0}, "clip_norm must be positive; got 0.0."),
+        ({"ema": 1.0}, "ema must be between 0 and 1, exclusive; got 1.0."),
+        ({"sync_bn": True, "compile": True}, "sync_bn and compile must not both be true"),
+        ({"save_minutes": -1}, "save_minutes must be at least 0; got -1.0."),
+        ({"held_out": 0}, "held_out must be at least 1, to pick the best epoch; got 0."),
         ({"model": {}}, "The setting 'model.name' is missing."),
-        ({"model": {"name": 3}}, "model.name is 3, but it must be a text."),
-        ({"phases": [{"start": 40}]}, "Phases start at epochs [40], but they must rise and lie within the 30 epochs."),
-        ({"probe": {"threat": "l2", "eps": 0}}, "probe.eps is 0.0, but the probe needs a positive radius"),
-        ({"probe": {"threat": "l2", "eps": 1, "steps": 0}}, "probe.steps is 0, but an attack takes at least one step."),
-        ({"probe": {"threat": "l2", "eps": 1, "images": 0}}, "probe.images is 0, but a probe needs"),
-        ({"schedule": {"name": "piecewise", "milestones": [3, 2]}}, "milestones are at epochs 3, 2, but epochs must"),
-        ({"schedule": {"name": "linear", "knots": [[0, 1]]}}, "A linear schedule needs at least two knots"),
-        ({"schedule": {"name": "one-cycle", "warmup": 1}}, "warmup is 1.0, but it is a share of training"),
+        ({"model": {"name": 3}}, "model.name must be a string; got 3."),
+        ({"phases": [{"start": 40}]}, "phases must start at increasing epochs from 0 to 29; got [40]."),
+        ({"probe": {"threat": "l2", "eps": 0}}, "probe.eps must be a positive radius in pixel units; got 0.0."),
+        ({"probe": {"threat": "l2", "eps": 1, "steps": 0}}, "probe.steps must be at least 1; got 0."),
+        ({"probe": {"threat": "l2", "eps": 1, "images": 0}}, "probe.images must be at least 1; got 0."),
+        ({"schedule": {"name": "piecewise", "milestones": [3, 2]}}, "at increasing epochs from 0 on; got 3, 2."),
+        ({"schedule": {"name": "linear", "knots": [[0, 1]]}}, "must be at least two pairs (epoch, factor); got 1."),
+        ({"schedule": {"name": "one-cycle", "warmup": 1}}, "warmup must be a fraction of training, at least 0"),
     ],
 )
 def test_mistakes_get_a_sentence(changes: dict[str, Any], message: str) -> None:

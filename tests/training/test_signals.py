@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -31,3 +32,14 @@ def test_the_second_signal_acts_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(2)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_outside_the_main_thread_signals_are_left_alone() -> None:
+    """Python lets no other thread set a handler."""
+
+    def handler() -> object:
+        with stop_requests():
+            return signal.getsignal(signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler).result() is signal.default_int_handler

@@ -13,8 +13,8 @@ from tiny import weights
 import gradreg
 from gradreg.cli import main
 from gradreg.cli import train as command
+from gradreg.errors import Interrupted
 from gradreg.runs.checkpoints import Generations
-from gradreg.training import Interrupted
 
 QUICK = ["--set", "epochs=2", "--set", "held_out=3900", "--set", "probe.images=10", "--set", "batch_size=25"]
 
@@ -56,7 +56,7 @@ def test_mistakes_are_found_before_anything_starts(tmp_path: Path, capsys: pytes
     for arguments, message in {
         ("mnist5k-l2", "--set", "epoch=3"): "There is no setting 'epoch' (did you mean 'epochs'?).",
         ("mnist5k-l2", "--set", "size=32"): "only image folders are resized",
-        ("mnist5k-l2", "--set", "rectangular=true"): "all images of mnist5k have one shape: leave it out.",
+        ("mnist5k-l2", "--set", "rectangular=true"): "rectangular must be false for mnist5k",
         ("mnist5k-l2", "--set", "device=gpu"): "device must be 'auto', 'cpu'",
         ("mnist5k-l2", "--set", "device=cuda:7"): "device must be one that this machine has",
         ("mnist5k-l7",): "There is no recipe 'mnist5k-l7'",

@@ -56,9 +56,9 @@ class ModelArguments:
     @contextmanager
     def opened(self, model: str) -> Iterator[Any]:
         """The model and its data set on the device, as an `Opened`, and the device."""
-        from gradreg.runs.opening import opened_on
+        from gradreg.runs.opening import open_model_on
 
-        with opened_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as found:
+        with open_model_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as found:
             yield found
 
 

@@ -1,5 +1,5 @@
-"""Runs: their directories and checkpoints, recipes and settings, trained networks, and names that stand for models."""
+"""Runs: their directories and checkpoints, recipes and settings, trained networks, and models by name."""
 
-from gradreg.runs.loading import load
+import lazy_loader
 
-__all__ = ["load"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

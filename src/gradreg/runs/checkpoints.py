@@ -9,23 +9,22 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from gradreg import storage
-from gradreg.errors import DataError
-from gradreg.errors import RunError
+from gradreg.errors import DataError, RunError
 
-KEPT = 2
+_KEPT = 2
 _KIND = "checkpoint of format 1"
 
 
 @dataclass(frozen=True)
 class State:
-    """Tensors by name and a table of numbers: all that continuing depends on."""
+    """Tensors by name and a table of numbers: everything that a resumed run depends on."""
 
     tensors: Mapping[str, Tensor]
     numbers: Mapping[str, Any]
 
 
 def write(path: Path, state: State) -> None:
-    """Write beside and rename; a failure leaves what was there."""
+    """Write to a temporary name and rename; a failure leaves the previous file."""
     try:
         storage.write(path, _KIND, state.tensors, state.numbers)
     except (OSError, SafetensorError) as error:
@@ -33,7 +32,7 @@ def write(path: Path, state: State) -> None:
 
 
 def read(path: Path) -> State:
-    """A checkpoint as it was written; a truncated or foreign file is refused."""
+    """A checkpoint as it was written; a truncated or foreign file raises a RunError."""
     try:
         return State(*storage.read(path, _KIND))
     except DataError as error:
@@ -50,19 +49,19 @@ class Generations:
         """Newest first."""
         return sorted(self.folder.glob("state-*.safetensors"), reverse=True)
 
-    def save(self, state: State, *, alone: bool = False) -> None:
-        """Add a generation and drop those that are now too old; all others if this one is to stand `alone`."""
+    def save(self, state: State, *, only: bool = False) -> None:
+        """Add a checkpoint and delete those that are too old; with `only`, delete all others."""
         newest = self.folder / f"state-{state.numbers['step']:09d}.safetensors"
         write(newest, state)
         others = [path for path in self.paths() if path != newest]
-        for path in others if alone else others[KEPT - 1 :]:
+        for path in others if only else others[_KEPT - 1 :]:
             path.unlink(missing_ok=True)
 
-    def sound(self) -> Iterator[tuple[State, list[str]]]:
-        """The readable generations, newest first, each with what was wrong with those passed over."""
-        passed_over: list[str] = []
+    def readable(self) -> Iterator[tuple[State, list[str]]]:
+        """The readable checkpoints, newest first, each with the errors of the unreadable ones before it."""
+        errors: list[str] = []
         for path in self.paths():
             try:
-                yield read(path), list(passed_over)
+                yield read(path), list(errors)
             except RunError as error:
-                passed_over.append(str(error))
+                errors.append(str(error))

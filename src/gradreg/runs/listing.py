@@ -4,17 +4,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gradreg.runs.networks import CONFIG, ENTRIES, folder, home, names
-from gradreg.norms import THREATS
 from gradreg.config import toml
+from gradreg.norms import THREATS
+from gradreg.runs.networks import CONFIG, ENTRIES, folder, home, names
 
 _HEADINGS = ("name", "data", "network", "clean", "robust", "size")
 
 
 def listing() -> str:
-    """One line a network; robust accuracy is what the attacks left at the usual radii."""
+    """One line per network; robust accuracy is that under the attacks at the usual radii."""
     if not names():
-        return f"There are none in {home()}: `gradreg ship` makes one of a run.\n"
+        return f"There are no trained networks in {home()}: `gradreg ship` adds one from a run.\n"
     rows = [_HEADINGS, *(_row(name) for name in names())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
@@ -25,7 +25,9 @@ def _row(name: str) -> tuple[str, ...]:
     config = toml.parse((place / CONFIG).read_text(encoding="utf-8"), str(place / CONFIG))
     entries = json.loads((place / ENTRIES).read_text(encoding="utf-8"))
     clean = next(iter(entries.values()))["clean_acc"]
-    robust = ", ".join(f"{THREATS[threat].symbol} {entry['eps']}: {_robust(entry)}" for threat, entry in entries.items())
+    robust = ", ".join(
+        f"{THREATS[threat].symbol} {entry['eps']}: {_robust(entry)}" for threat, entry in entries.items()
+    )
     size = sum(path.stat().st_size for path in place.iterdir())
     return name, config["data"], config["model"]["name"], f"{clean} %", robust, f"{size / 1e6:.1f} MB"
 

@@ -1,4 +1,4 @@
-"""A trained network from its run directory, one's own or one that comes with the package."""
+"""A trained network from its run directory, or one that comes with the package."""
 
 import os
 from typing import Literal
@@ -6,16 +6,16 @@ from typing import Literal
 import torch
 from torch import nn
 
-from gradreg.runs import networks
-from gradreg.models import build
-from gradreg.runs.directory import RunDirectory
 from gradreg.errors import RunError
+from gradreg.models import build
+from gradreg.runs import networks
+from gradreg.runs.directory import RunDirectory
 
 
 def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -> nn.Module:
     """The network of a run, in eval mode, with the weights of its best or last epoch.
 
-    `run` is a run directory or the name of a shipped network; a run of that name in the working directory comes first.
+    `run` is a run directory or the name of a shipped network; a run directory of that name takes precedence.
     """
     directory = RunDirectory(networks.resolve(run))
     if not (directory.folder / networks.CONFIG).is_file():
@@ -24,7 +24,7 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
             f"gradreg{networks.hint(os.fspath(run))}."
         )
     if which == "last" and directory.folder.parent == networks.home():
-        raise RunError(f"{run} is a shipped network, which has the weights of its best epoch only: leave 'last' out.")
+        raise RunError(f"{run} is a shipped network, which has the weights of its best epoch only: omit 'last'.")
     config = directory.config()
     model = config.get("model")
     if model is None:
@@ -37,6 +37,6 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
         network = build(model["name"], **{key: value for key, value in model.items() if key != "name"})
     network.load_state_dict(weights.tensors)
     if config.get("channels_last"):
-        # Files hold weights in one order; in the one it was trained in, CIFAR-10's network is up to twice as fast.
+        # Files hold contiguous weights; in channels_last, as trained, the CIFAR-10 networks are up to twice as fast.
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval()

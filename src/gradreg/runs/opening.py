@@ -1,4 +1,4 @@
-"""What `gradreg evaluate` is pointed at: a run directory, a shipped network, a weights file or a name in other code."""
+"""Models by name: a run directory, a shipped network, a weights file, or a model of timm, torchvision or user code."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,34 +11,34 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model
 from torch import nn
 
-from gradreg.runs import networks
+from gradreg.config import tables, toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
 from gradreg.errors import ConfigError, ModelError
 from gradreg.models import build
 from gradreg.models.registry import LIBRARIES, MODELS, complete
-from gradreg.runs.subject import Subject, check_fits, parameters
-from gradreg.config import tables, toml
+from gradreg.processes import joined
+from gradreg.runs import networks
+from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.settings import Config
-from gradreg.runs.directory import RunDirectory
-from gradreg.processes import joined
+from gradreg.runs.subject import Subject, check_fits, parameters
 
 SUFFIX = ".safetensors"
-# What makes a library's model come with its trained weights.
+# The options that load the trained weights of a library's model.
 _TRAINED: dict[str, dict[str, Any]] = {"timm": {"pretrained": True}, "torchvision": {"weights": "DEFAULT"}}
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A network in eval mode that takes the images of the data set."""
+class OpenedModel:
+    """A network in eval mode that accepts the images of the data set."""
 
     subject: Subject
     model: nn.Module
     data: DataSet
 
 
-def open_subject(
+def open_model(
     model: str,
     data: str | None = None,
     *,
@@ -46,12 +46,11 @@ def open_subject(
     device: str | torch.device = "cpu",
     architecture: str | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Opened:
-    """The network that `model` points at, and the data set: the run's own unless `data` names another.
+) -> OpenedModel:
+    """The network named by `model`, and its data set: that of the run, unless `data` names another.
 
-    A weights file does not say what it is for, so `architecture` does, by any name that `gradreg.build` knows;
-    `options` are the network's. A run needs neither, but one whose network was made in Python does. A shipped network
-    is a run that is known by its name.
+    A weights file needs an `architecture`, by any name that `gradreg.build` knows, and its `options`. A run needs
+    neither, unless its network was made in Python. A shipped network is a run known by name.
     """
     path, options = networks.resolve(model), dict(options or {})
     run = _run_of(path)
@@ -68,30 +67,30 @@ def open_subject(
 
 
 @contextmanager
-def opened_on(
+def open_model_on(
     device: str,
     model: str,
     data: str | None,
     data_dir: Path | None,
     architecture: str | None,
     options: Sequence[str],
-) -> Iterator[tuple[Opened, torch.device]]:
-    """The same as a command line names it, "auto" being the best device there is; `options` as in activation=gelu."""
+) -> Iterator[tuple[OpenedModel, torch.device]]:
+    """`open_model` with command-line arguments: `device` may be "auto", and `options` are like activation=gelu."""
     with joined(device) as processes:
         table = toml.override({}, options)
         place = processes.device
         yield (
-            open_subject(model, data, data_dir=data_dir, device=place, architecture=architecture, options=table),
+            open_model(model, data, data_dir=data_dir, device=place, architecture=architecture, options=table),
             place,
         )
 
 
-def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any) -> Opened:
+def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any) -> OpenedModel:
     if run is None:
-        raise ModelError(f"{model} is a folder but no run (there is no config.toml in it): `gradreg train` makes one.")
+        raise ModelError(f"{model} must be a run directory of `gradreg train`; got a folder without {CONFIG}.")
     which = "best" if path.is_dir() else path.stem
     if which not in ("best", "last"):
-        raise ModelError(f"{model} is a checkpoint of a run, which holds more than weights: take best or last{SUFFIX}.")
+        raise ModelError(f"{model} must be best{SUFFIX} or last{SUFFIX} of the run; got a training checkpoint.")
     network = load(run.folder, which)  # type: ignore[arg-type]
     recipe = run.config()
     config = tables.build(Config, recipe)
@@ -101,11 +100,11 @@ def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None
         found = replace(found, train=_sized(found.train, last.size), test=_sized(found.test, last.size))
     name = run.folder.resolve().name + ("" if which == "best" else f" ({which})")
     subject = Subject(name, model, str(recipe["model"]["name"]), parameters(network), recipe=recipe)
-    return Opened(trained(subject, run, recipe), network, found)
+    return OpenedModel(with_training(subject, run, recipe), network, found)
 
 
-def trained(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
-    """With what its training was and cost."""
+def with_training(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
+    """The subject with the objective, recipe and cost of its training."""
     objective = recipe["objective"]
     metrics = run.metrics()
     last = metrics[-1] if metrics else {}
@@ -127,45 +126,46 @@ def _from_weights(
     options: dict[str, Any],
     data: str | None,
     data_dir: Any,
-) -> Opened:
+) -> OpenedModel:
     weights = path / f"best{SUFFIX}" if path.is_dir() else path
     if not weights.is_file():
-        raise ModelError(f"{weights} does not exist: give the path of a weights file or of a run directory.")
+        raise ModelError(f"{weights} does not exist: pass the path of a weights file or of a run directory.")
     if architecture is None:
         raise ConfigError(
-            f"{model} holds weights but not the network that they are for: name it, as in --architecture compact."
+            f"{model} holds weights without an architecture, so pass --architecture (for example compact)."
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(architecture, options, found)
     _load_weights(network, weights, architecture)
     name = path.resolve().name if path.is_dir() else path.stem
     subject = Subject(name, model, architecture, parameters(network))
-    return Opened(trained(subject, run, run.config()) if run else subject, network, found)
+    return OpenedModel(with_training(subject, run, run.config()) if run else subject, network, found)
 
 
-def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: Any) -> Opened:
+def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: Any) -> OpenedModel:
     library, colon, _ = model.partition(":")
     if model in MODELS:
         raise ModelError(
-            f"{model} is a network without weights: pass a weights file and --architecture {model}, or a run directory."
+            f"{model} is an architecture without weights: pass a run directory, or a weights file and "
+            f"--architecture {model}."
         )
     if not colon:
         raise ModelError(
-            f"There is no {model}: a model is a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
+            f"There is no model {model}: pass a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
             "with --architecture, timm:NAME, torchvision:NAME or package.module:function."
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(model, {**_TRAINED.get(library, {}), **options}, found)
     if library in LIBRARIES:
         _check_head(model, network, len(found.classes))
-    return Opened(Subject(model, model, model, parameters(network)), network, found)
+    return OpenedModel(Subject(model, model, model, parameters(network)), network, found)
 
 
 def _check_head(model: str, network: nn.Module, classes: int) -> None:
-    """timm gives a trained network a fresh, random last layer without a word if the number of classes differs."""
+    """timm silently replaces the trained last layer by a random one if the number of classes differs."""
     trained = getattr(getattr(network, "model", None), "pretrained_cfg", {}).get("num_classes", classes)
     if trained != classes:
-        raise ModelError(f"{model} was trained for {trained} classes and the data has {classes}: take other data.")
+        raise ModelError(f"{model} must be evaluated on data with {trained} classes; got data with {classes}.")
 
 
 def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
@@ -176,7 +176,7 @@ def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
 
 
 def _load_weights(network: nn.Module, path: Path, architecture: str) -> None:
-    """Into the network, or, from a library's own file, into what stands behind our normalisation."""
+    """Load into the network or, from a library's own file, into the model behind the normalisation layer."""
     try:
         with safe_open(path, "pt") as opened:
             ours = any(key.startswith("model.") for key in opened.keys())  # noqa: SIM118, not a dict
@@ -187,23 +187,23 @@ def _load_weights(network: nn.Module, path: Path, architecture: str) -> None:
         raise ModelError(f"{path} cannot be read as safetensors: {error}.") from error
     except RuntimeError as error:
         words = " ".join(str(error).split())
-        raise ModelError(f"The weights in {path} have other shapes than those of {architecture}: {words}") from error
+        raise ModelError(f"The weights in {path} must have the shapes of {architecture}; got {words}") from error
     for names, what in ((sorted(missing), "lacks"), (sorted(unexpected), "also holds")):
         if names:
             raise ModelError(
-                f"{path} does not fit {architecture}: it {what} {names[0]!r} ({len(names)} such); check --architecture "
-                "and the network's options."
+                f"{path} does not fit {architecture}: it {what} {names[0]!r} ({len(names)} in total); check "
+                "--architecture and the options of the network."
             )
 
 
 def _run_of(path: Path) -> RunDirectory | None:
     folder = path if path.is_dir() else path.parent
-    return RunDirectory(folder) if (folder / "config.toml").is_file() else None
+    return RunDirectory(folder) if (folder / CONFIG).is_file() else None
 
 
 def _named(data: str | None, model: str) -> str:
     if data is None:
-        raise ConfigError(f"Which data? Only a run knows its own, and {model} is none: add --data, as --data cifar10.")
+        raise ConfigError(f"{model} does not name its data set, so pass --data (for example --data cifar10).")
     return data
 
 

@@ -1,4 +1,4 @@
-"""SGD, AdamW and Muon from torch, with weight decay where it is wanted."""
+"""SGD, AdamW and Muon from torch, with weight decay on chosen parameters."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gradreg.errors import ConfigError
 
 Decay = Literal["all", "no-bias", "matrices"]
-"""Which parameters decay: all of them; those not named a bias; those with two or more axes."""
+"""Which parameters decay: all; all but biases; those with two or more axes."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class AdamW:
 
 @dataclass(frozen=True)
 class Muon:
-    """Momentum whose matrices are orthogonalised, for every weight with two or more axes; AdamW for the others.
+    """Orthogonalised momentum for weights with two or more axes, AdamW for the others.
 
-    A convolution's filters are taken as one matrix, a row for each output channel. The last linear layer is left to
-    AdamW too, as is usual.
+    The filters of a convolution are one matrix with a row per output channel. As usual, AdamW also updates the last
+    linear layer.
     """
 
     lr: float = 0.02
@@ -61,7 +61,7 @@ class Muon:
     def make(self, model: nn.Module) -> list[torch.optim.Optimizer]:
         """One optimizer for the matrices, one for the rest."""
         if not hasattr(torch.optim, "Muon"):
-            raise ConfigError(f"Muon needs torch 2.9 or newer, and this is {torch.__version__}: use sgd or adamw.")
+            raise ConfigError(f"Muon needs torch 2.9 or newer; got torch {torch.__version__}. Use sgd or adamw.")
         named = dict(model.named_parameters())
         last = max((name for name, weight in named.items() if weight.ndim == 2), key=list(named).index, default="")
         matrices = {name: weight for name, weight in named.items() if weight.ndim >= 2 and name != last}
@@ -111,7 +111,7 @@ def _muon(weights: list[Tensor], lr: float, momentum: float, weight_decay: float
 
 
 def _matrix(weight: Tensor) -> Tensor:
-    """A view with one row an output channel, whatever the memory format: orthogonalisation ignores columns' order."""
+    """A view with one row per output channel, for any memory format: orthogonalisation ignores the order of columns."""
     if weight.ndim == 4 and not weight.is_contiguous():
         weight = weight.permute(0, 2, 3, 1)
     return weight.reshape(len(weight), -1)

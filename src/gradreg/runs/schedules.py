@@ -1,7 +1,7 @@
-"""Learning rates as pure functions of how far training has come: nothing to save, nothing to step, no off-by-one.
+"""Learning rate schedules as pure functions of the progress: nothing to save, nothing to step, no off-by-one.
 
-A schedule maps `(epoch, epochs)`, the epochs done with their fraction and the epochs planned, to the factor on the
-optimizer's rate.
+A schedule maps `(epoch, epochs)`, the fractional number of finished epochs and the planned number, to the factor on the
+optimizer's learning rate.
 """
 
 from bisect import bisect_right
@@ -35,7 +35,7 @@ class Piecewise:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        _rising("milestones", self.milestones, strictly=True)
+        _check_increasing("milestones", self.milestones, strictly=True)
 
     def __call__(self, epoch: float, epochs: int, /) -> float:
         return self.factor ** bisect_right(self.milestones, epoch)
@@ -49,8 +49,8 @@ class Linear:
 
     def __post_init__(self) -> None:
         if len(self.knots) < 2:
-            raise ConfigError("A linear schedule needs at least two knots of (epoch, factor).")
-        _rising("knots", tuple(epoch for epoch, _ in self.knots), strictly=False)
+            raise ConfigError(f"knots must be at least two pairs (epoch, factor); got {len(self.knots)}.")
+        _check_increasing("knots", tuple(epoch for epoch, _ in self.knots), strictly=False)
 
     def __call__(self, epoch: float, epochs: int, /) -> float:
         after = bisect_right(self.knots, epoch, key=lambda knot: knot[0])
@@ -72,7 +72,7 @@ class OneCycle:
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup is {self.warmup}, but it is a share of training, 0 ≤ warmup < 1.")
+            raise ConfigError(f"warmup must be a fraction of training, at least 0 and below 1; got {self.warmup}.")
 
     def __call__(self, epoch: float, epochs: int, /) -> float:
         done = epoch / epochs
@@ -89,10 +89,10 @@ SCHEDULES: dict[str, type] = {
 }
 
 
-def _cosine(first: float, last: float, share: float) -> float:
-    return last + (first - last) * (1 + cos(pi * min(share, 1.0))) / 2
+def _cosine(first: float, last: float, progress: float) -> float:
+    return last + (first - last) * (1 + cos(pi * min(progress, 1.0))) / 2
 
 
-def _rising(name: str, epochs: tuple[float, ...], *, strictly: bool) -> None:
+def _check_increasing(name: str, epochs: tuple[float, ...], *, strictly: bool) -> None:
     if any(b < a or (strictly and a == b) for a, b in pairwise(epochs)) or (epochs and epochs[0] < 0):
-        raise ConfigError(f"{name} are at epochs {', '.join(f'{e:g}' for e in epochs)}, but epochs must rise from 0.")
+        raise ConfigError(f"{name} must be at increasing epochs from 0 on; got {', '.join(f'{e:g}' for e in epochs)}.")

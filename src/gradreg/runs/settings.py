@@ -1,4 +1,4 @@
-"""Everything that a run depends on, as frozen dataclasses that check themselves before anything starts."""
+"""The settings of a run, as frozen dataclasses that are checked before anything starts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from gradreg.runs.schedules import SCHEDULES, OneCycle, Schedule
 
 @dataclass(frozen=True)
 class Probe:
-    """The cheap attack that watches every epoch, on held-out images: PGD from a random start."""
+    """The cheap attack that measures robust accuracy on held-out images after every epoch: PGD from a random start."""
 
     threat: ThreatName
     eps: float
@@ -24,17 +24,17 @@ class Probe:
 
     def __post_init__(self) -> None:
         threat(self.threat)
-        require(self.eps > 0, f"probe.eps is {self.eps}, but the probe needs a positive radius, in pixel units.")
-        require(self.steps >= 1, f"probe.steps is {self.steps}, but an attack takes at least one step.")
-        require(self.images >= 1, f"probe.images is {self.images}, but a probe needs at least one image.")
+        require(self.eps > 0, f"probe.eps must be a positive radius in pixel units; got {self.eps}.")
+        require(self.steps >= 1, f"probe.steps must be at least 1; got {self.steps}.")
+        require(self.images >= 1, f"probe.images must be at least 1; got {self.images}.")
 
 
-PHASED = ("size", "batch_size", "min_scale", "data", "rectangular")
+_PHASED = ("size", "batch_size", "min_scale", "data", "rectangular")
 
 
 @dataclass(frozen=True)
 class Phase:
-    """From epoch `start` on, another size of images and of batches; what is not given stays as it was."""
+    """From epoch `start` on, another image and batch size; settings that are not given stay as they were."""
 
     start: int
     size: int | None = None
@@ -47,97 +47,95 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a network is trained, whatever the network and the images are."""
+    """How a network is trained, for any network and images."""
 
     objective: Objective = field(default=Undefended(), metadata={"kinds": lambda: OBJECTIVES})
     epochs: int = 30
     batch_size: int = 128
-    """Images of one update, over all processes and micro-batches."""
+    """Images per update, over all processes and micro-batches."""
     seed: int = 0
     optimizer: OptimizerSettings = field(default=SGD(), metadata={"kinds": lambda: OPTIMIZERS})
     schedule: Schedule = field(default=OneCycle(), metadata={"kinds": lambda: SCHEDULES})
     label_smoothing: float = 0.0
     clip_norm: float | None = None
-    """The gradient's l2 norm is cut to this."""
+    """Largest l2 norm of the gradient; longer ones are scaled down."""
     ema: float | None = None
-    """Decay of a moving average of the weights; what is examined and kept is then the average."""
+    """Decay of a moving average of the weights, which is then what is evaluated and saved."""
     accumulate: int = 1
-    """Micro-batches an update is gathered from."""
+    """Micro-batches per update."""
     amp: Literal["off", "bf16"] = "off"
     compile: bool = False
     channels_last: bool = False
     sync_bn: bool = False
-    """Batch statistics over all processes, not each its own; not with `compile`."""
+    """Compute batch statistics over all processes; not with `compile`."""
     probe: Probe | None = None
     on_divergence: Literal["stop", "rollback"] = "stop"
     on_overfitting: Literal["stop", "rollback", "ignore"] = "stop"
-    """"rollback" goes back to the best epoch and on from there at half the rate, three times at most."""
+    """"rollback" restores the best epoch and goes on at half the learning rate, at most three times."""
     save_minutes: float = 10.0
-    """How much work may be lost: a checkpoint is written at the end of an epoch and when this time has passed."""
+    """A checkpoint is written after every epoch and whenever this time has passed."""
     tensorboard: bool = False
     deterministic: bool = False
-    """Have torch refuse operations whose bits can differ from run to run; a CPU repeats a run to the bit anyway."""
+    """Make torch refuse nondeterministic operations; on a CPU, runs repeat bit for bit anyway."""
 
     def __post_init__(self) -> None:
-        require(self.epochs >= 1, f"epochs is {self.epochs}, but training takes at least one.")
-        require(self.batch_size >= 1, f"batch_size is {self.batch_size}, but a batch needs at least one image.")
-        require(self.accumulate >= 1, f"accumulate is {self.accumulate}, but it is a number of micro-batches.")
+        require(self.epochs >= 1, f"epochs must be at least 1; got {self.epochs}.")
+        require(self.batch_size >= 1, f"batch_size must be at least 1; got {self.batch_size}.")
+        require(self.accumulate >= 1, f"accumulate must be at least 1; got {self.accumulate}.")
         require(
             self.batch_size % self.accumulate == 0,
-            f"batch_size is {self.batch_size}, which accumulate = {self.accumulate} micro-batches cannot share evenly.",
+            f"batch_size must be divisible by accumulate = {self.accumulate}; got {self.batch_size}.",
         )
         require(
             0 <= self.label_smoothing < 1,
-            f"label_smoothing is {self.label_smoothing}, but it is a share of the label, 0 ≤ label_smoothing < 1.",
+            f"label_smoothing must be at least 0 and below 1; got {self.label_smoothing}.",
         )
-        require(
-            self.clip_norm is None or self.clip_norm > 0, f"clip_norm is {self.clip_norm}, but a bound is positive."
-        )
-        require(self.ema is None or 0 < self.ema < 1, f"ema is {self.ema}, but a decay lies between 0 and 1.")
+        require(self.clip_norm is None or self.clip_norm > 0, f"clip_norm must be positive; got {self.clip_norm}.")
+        require(self.ema is None or 0 < self.ema < 1, f"ema must be between 0 and 1, exclusive; got {self.ema}.")
         require(
             not (self.sync_bn and self.compile),
-            "sync_bn = true and compile = true do not go together: sums over processes are not compiled. Drop one.",
+            "sync_bn and compile must not both be true, since sums over processes are not compiled: set one to false.",
         )
-        require(self.save_minutes >= 0, f"save_minutes is {self.save_minutes}, but it is a time, 0 or more.")
+        require(self.save_minutes >= 0, f"save_minutes must be at least 0; got {self.save_minutes}.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Settings):
-    """A recipe: how, on which images, and which network."""
+    """A recipe: settings, images and network."""
 
     data: str
     model: Mapping[str, Any]
     augment: tuple[Any, ...] = ()
     held_out: int = 500
-    """Training images that are not trained on but pick the best epoch; the test set is never looked at."""
+    """Training images set aside to pick the best epoch; the test set is never used."""
     phases: tuple[Phase, ...] = ()
     min_scale: float = 0.25
-    """For image folders: the least share of an image that a random crop keeps."""
+    """For image folders: the smallest fraction of an image that a random crop keeps."""
     size: int | None = None
-    """For image folders: the side of the square that the network is given."""
+    """For image folders: the side of the square images that the network takes."""
     rectangular: bool = False
-    """For image folders: held-out images are seen in their own proportions, `size` is then their shorter side."""
+    """For image folders: held-out images keep their aspect ratio; `size` is then their shorter side."""
     workers: int = 2
-    """For image folders: processes that decode, no more than there are processors."""
+    """For image folders: decoding processes, at most the number of processors."""
     device: str = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require("name" in self.model, "The setting 'model.name' is missing.")
         name = self.model["name"]
-        require(isinstance(name, str), f"model.name is {name!r}, but it must be a text.")
-        require(self.held_out >= 1, f"held_out is {self.held_out}, but some images must pick the best epoch.")
+        require(isinstance(name, str), f"model.name must be a string; got {name!r}.")
+        require(self.held_out >= 1, f"held_out must be at least 1, to pick the best epoch; got {self.held_out}.")
         starts = [phase.start for phase in self.phases]
         require(
             starts == sorted(set(starts)) and all(0 <= start < self.epochs for start in starts),
-            f"Phases start at epochs {starts}, but they must rise and lie within the {self.epochs} epochs.",
+            f"phases must start at increasing epochs from 0 to {self.epochs - 1}; got {starts}.",
         )
 
     def during(self, epoch: int) -> "Config":
-        """These settings as they stand in one epoch."""
+        """The settings in one epoch, with the phases up to it applied."""
         current = self
         for phase in self.phases:
             if phase.start <= epoch:
-                given = {name: getattr(phase, name) for name in PHASED}
+                given = {name: getattr(phase, name) for name in _PHASED}
                 current = replace(current, phases=(), **{k: v for k, v in given.items() if v is not None})
         return current

@@ -14,42 +14,42 @@ from gradreg.penalty.passes import Model
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that was evaluated, and what its training cost if that is known."""
+    """The model that was evaluated and, if known, the cost of its training; the field names are a file format."""
 
     name: str
     source: str
-    """What the user pointed at: a run directory, a shipped network, a weights file, a name."""
+    """What the user passed: a run directory, a shipped network, a weights file, a name."""
     architecture: str
     parameters: int
     objective: str | None = None
-    """One of "undefended", "gradient", "adversarial", …, for a run of ours."""
+    """The objective of a gradreg run: "undefended", "gradient", "adversarial", …"""
     recipe: Mapping[str, Any] | None = None
-    """The run's whole config."""
+    """The complete config of the run."""
     epochs: int | None = None
     hours: float | None = None
     machine: str | None = None
-    """What the hours were spent on; None of a run that did not write it down."""
+    """The hardware that the hours were spent on; None if the run did not record it."""
 
 
 def describe(model: Model, name: str | None) -> Subject:
-    """A model that is known from Python only."""
+    """The subject of a model that was passed in Python."""
     inner = model.model if isinstance(model, Classifier) else model
     kind = type(inner).__name__ if isinstance(inner, nn.Module) else getattr(inner, "__name__", type(inner).__name__)
     return Subject(name or kind, "Python", kind, parameters(inner))
 
 
 def parameters(model: Model) -> int:
-    """How many numbers were trained."""
+    """The number of parameters; 0 for a function."""
     return sum(weight.numel() for weight in model.parameters()) if isinstance(model, nn.Module) else 0
 
 
 def device_of(model: nn.Module, x: Tensor) -> torch.device:
-    """Where its numbers lie; where the images do if it has none, as a function has not."""
+    """The device of the model's parameters or buffers; that of the images if it has none."""
     return next((tensor.device for group in (model.parameters(), model.buffers()) for tensor in group), x.device)
 
 
 def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
-    """The number of classes, by a forward of one image; a model for other images or other classes is refused."""
+    """The number of classes, by a forward of one image; a model that does not fit the images or classes raises."""
     classifier = Classifier.of(model)
     classifier._check_mode()  # before any forward: one in train mode would change running statistics
     try:
@@ -60,7 +60,7 @@ def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
     except Exception as error:
         words = " ".join(str(error).split()).rstrip(".")
         raise ModelError(
-            f"The model does not take the images of {data}, which are of shape {tuple(x.shape[1:])}: {words}."
+            f"The model must accept images of {data}, of shape {tuple(x.shape[1:])}; got an error: {words}."
         ) from error
     if classes is not None and found != classes:
         raise ModelError(

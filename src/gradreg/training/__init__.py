@@ -1,18 +1,5 @@
 """Training: a recipe or a Python call in, a run directory out."""
 
-from gradreg.errors import Interrupted, RunError, TrainingFailed
-from gradreg.runs.settings import Config, Phase, Probe, Settings
-from gradreg.training.fitting import Fitted, fit, train
+import lazy_loader
 
-__all__ = [
-    "Config",
-    "Fitted",
-    "Interrupted",
-    "Phase",
-    "Probe",
-    "RunError",
-    "Settings",
-    "TrainingFailed",
-    "fit",
-    "train",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

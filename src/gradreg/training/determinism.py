@@ -1,4 +1,4 @@
-"""Runs that repeat to the bit where torch would otherwise trade that for speed."""
+"""Runs that repeat bit for bit where torch would otherwise trade that for speed."""
 
 import os
 from collections.abc import Iterator
@@ -8,21 +8,21 @@ import torch
 
 from gradreg.errors import ConfigError
 
-VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
-FIXED = (":4096:8", ":16:8")
+_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
+_FIXED = (":4096:8", ":16:8")
 
 
 @contextmanager
-def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
-    """Inside, torch uses or demands algorithms that give the same bits every time; afterwards it is as it was."""
-    if not wanted:
+def deterministic(enabled: bool, device: torch.device) -> Iterator[None]:
+    """Inside, torch uses deterministic algorithms only; its flags are restored afterwards."""
+    if not enabled:
         yield
         return
     # cuBLAS reads it once, when CUDA is first used: setting it here may be too late.
-    if device.type == "cuda" and os.environ.get(VARIABLE) not in FIXED:
+    if device.type == "cuda" and os.environ.get(_VARIABLE) not in _FIXED:
         raise ConfigError(
-            f"deterministic = true needs the environment variable {VARIABLE} to be {' or '.join(FIXED)} on CUDA, but "
-            f"it is {os.environ.get(VARIABLE, 'not set')}: start the program with {VARIABLE}={FIXED[0]}."
+            f"The environment variable {_VARIABLE} must be {' or '.join(_FIXED)} for deterministic = true on CUDA; got "
+            f"{os.environ.get(_VARIABLE, 'none')!r}. Start the program with {_VARIABLE}={_FIXED[0]}."
         )
     cudnn = torch.backends.cudnn
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -35,8 +35,8 @@ def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
         if "does not have a deterministic implementation" not in str(error):
             raise
         raise ConfigError(
-            f"deterministic = true, but {str(error).split()[0]} has no deterministic form on {device.type}: replace "
-            "what uses it in the model or the objective, or leave deterministic out."
+            f"{str(error).split()[0]} has no deterministic implementation on {device.type}, which deterministic = true "
+            "requires: replace it in the model or the objective, or set deterministic = false."
         ) from error
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])

@@ -31,7 +31,7 @@ Data = DataSet | Images | ImageFolder | tuple[Iterable[Batch], Iterable[Batch]]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A finished run: a table of measurements an epoch, the best epoch's, and where it all lies, if anywhere."""
+    """A finished run: the metrics of each epoch, those of the best epoch, and the run directory, if there is one."""
 
     metrics: list[dict[str, Any]]
     best: dict[str, Any]
@@ -50,35 +50,35 @@ def fit(
     console: Console | None = None,
     **settings: Any,
 ) -> Fitted:
-    """Train `model` in place, where it lies; afterwards it holds the best epoch's weights.
+    """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
 
     `data` is a data set or a part of one, of which `held_out` images pick the best epoch, or your own loaders as a
     pair (training batches, held-out batches) of pixels in [0, 1] and labels. `settings` are those of a recipe, under
     the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`, `probe={"threat": "l2", "eps": 0.5}`.
-    A loader's own shuffling and augmentation are made repeatable, so a run in a directory resumes to the bit.
-    The global random streams are afterwards as they were before.
+    Shuffling and augmentation inside a loader are seeded, so a run in a directory resumes bit for bit.
+    The global random state is restored afterwards.
     """
     chosen = tables.build(Settings, {"objective": objective, **settings})
     weight = next(model.parameters(), None)
     if weight is None:
         raise ConfigError("The model has no parameters, so there is nothing to train.")
-    with joined(str(weight.device)) as processes, _streams_kept(processes):
-        source = Source([Loaders(0, *_pair(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
+    with joined(str(weight.device)) as processes, _preserve_random_state(processes):
+        source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
         if run is not None:
             return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, console)
         with TemporaryDirectory() as folder:
             try:
                 fitted = _run(model, source, chosen, tables.plain(chosen), processes, Path(folder), False, console)
             except Interrupted as stop:
-                raise KeyboardInterrupt from stop  # nothing was kept, so there is nothing to continue
+                raise KeyboardInterrupt from stop  # nothing was saved, so there is nothing to resume
             return replace(fitted, run=None)
 
 
 def train(
     config: Config, run: Path, *, resume: bool = False, console: Console | None = None, data_dir: Path | None = None
 ) -> Fitted:
-    """Carry out a recipe in the directory `run`, by one process or by as many as torchrun started."""
-    with joined(config.device) as processes, _streams_kept(processes):
+    """Train by a recipe and write the run directory `run`, with one process or all those that torchrun started."""
+    with joined(config.device) as processes, _preserve_random_state(processes):
         source, shape = from_config(config, processes, str(data_dir) if data_dir else None)
         model_table = complete(config.model, shape.classes, shape.channels)
         reseed(config.seed)
@@ -100,54 +100,59 @@ def _run(
 ) -> Fitted:
     run = RunDirectory(folder)
     board = folder / "tensorboard" if settings.tensorboard and processes.first else None
-    with deterministic(settings.deterministic, processes.device), _normalised(model, settings, processes):
+    with deterministic(settings.deterministic, processes.device), _synchronized_batch_norm(model, settings, processes):
         if resume:
-            run.check_same(table, _completed(run.config(), settings))
+            run.check_same(table, _with_defaults(run.config(), settings))
         elif processes.first:
-            run.start(table)
-        processes.wait()
-        if settings.channels_last:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        with Reporter(console if processes.first else None, board) as reporter:
-            trainer = Trainer(model, source, settings, processes, run, reporter)
-            if resume:
-                trainer.resume()
-            trainer.train()
-    best = run.weights("best")
-    model.load_state_dict(best.tensors)
-    return Fitted(run.metrics(), best.numbers["metrics"], folder)
+            run.check_empty()  # before a lock file is put into somebody else's folder
+        with run.lock() if processes.first else nullcontext():
+            if processes.first and not resume:
+                run.start(table)
+            processes.wait()
+            if settings.channels_last:
+                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            with Reporter(console if processes.first else None, board) as reporter:
+                trainer = Trainer(model, source, settings, processes, run, reporter)
+                if resume:
+                    trainer.resume()
+                trainer.train()
+            best = run.weights("best")
+            model.load_state_dict(best.tensors)
+            return Fitted(run.metrics(), best.numbers["metrics"], folder)
 
 
-def _completed(before: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """The recipe of a run with the defaults of settings that did not exist when it was started."""
+def _with_defaults(before: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """The recipe of a run, with defaults for settings that did not exist when it was started."""
     try:
         return tables.plain(tables.build(type(settings), before))
-    except ConfigError:  # it holds something made in Python, or a setting that exists no more
+    except ConfigError:  # it holds an object made in Python, or a setting that no longer exists
         return before
 
 
-def _streams_kept(processes: Processes) -> AbstractContextManager[None]:
+def _preserve_random_state(processes: Processes) -> AbstractContextManager[None]:
     device = processes.device
     kind = "cuda" if device.type == "cpu" else device.type
     return torch.random.fork_rng([] if device.type == "cpu" else [device.index or 0], device_type=kind)
 
 
-def _normalised(model: nn.Module, settings: Settings, processes: Processes) -> AbstractContextManager[None]:
-    """Batch statistics as the settings want them."""
+def _synchronized_batch_norm(
+    model: nn.Module, settings: Settings, processes: Processes
+) -> AbstractContextManager[None]:
+    """Batch statistics over all processes, if the settings ask for them."""
     return joint_statistics(model) if settings.sync_bn and processes.world > 1 else nullcontext()
 
 
-def _pair(
+def _loaders(
     data: Data, settings: Settings, held_out: int, augment: tuple[Any, ...], processes: Processes
 ) -> tuple[Iterable[Batch], Iterable[Batch]]:
     if isinstance(data, tuple):
         if len(data) != 2:
-            raise ConfigError(f"data is a tuple of {len(data)}, but it is (training batches, held-out batches).")
+            raise ConfigError(f"data must be a pair (training batches, held-out batches); got a tuple of {len(data)}.")
         return data
     if not isinstance(data, DataSet | Images | ImageFolder):
         raise ConfigError(
-            f"data is a {type(data).__name__}, but some images must pick the best epoch: pass a pair "
-            "(training batches, held-out batches), or a data set of gradreg.data."
+            "data must be a data set of gradreg.data or a pair (training batches, held-out batches); got a "
+            f"{type(data).__name__}. Held-out images pick the best epoch."
         )
     part = data.train if isinstance(data, DataSet) else data
     return loaders(part, settings, processes, held_out, augment)

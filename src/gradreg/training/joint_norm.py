@@ -1,8 +1,8 @@
-"""Batch normalisation by the statistics of the joint batch of all processes, on any device.
+"""Synchronized batch normalisation, by the statistics of the joint batch of all processes, on any device.
 
-torch's own SyncBatchNorm is for accelerators alone. Here it is plain arithmetic around two sums over the processes. The
-gradient at an image holds what the image does to the losses of the other processes' images as well, as it does in one
-process with the joint batch.
+torch's SyncBatchNorm supports accelerators only. Here it is plain arithmetic around two sums over the processes. The
+gradient at an image includes its effect on the losses of other processes' images, as in one process with the joint
+batch.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from gradreg.precision import at_least_single
 
 @contextmanager
 def joint_statistics(model: nn.Module) -> Iterator[None]:
-    """For a while the batch normalisations of `model` take their statistics from all processes, then as before."""
+    """Inside, the batch normalisations of `model` use the statistics of all processes; they are restored afterwards."""
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     for layer in layers:
-        # The layers stay what they are: a model of other classes could not be loaded without gradreg afterwards.
+        # The layers keep their classes, so that the model can be saved and loaded without gradreg.
         layer.forward = MethodType(_forward, layer)  # type: ignore[method-assign]
     try:
         yield
@@ -33,7 +33,7 @@ def joint_statistics(model: nn.Module) -> Iterator[None]:
 
 
 class _Sum(torch.autograd.Function):
-    """Σ over the processes. Every process's losses hang on it, so its derivative is the sum of what they say."""
+    """Σ over the processes. All their losses depend on it, so its derivative is the sum over the processes too."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -62,22 +62,22 @@ def _forward(layer: _BatchNorm, x: Tensor) -> Tensor:
     n = sums[-1].detach()
     mean = sums[:-1] / n
     centred = exact - mean.view(shape)
-    # A second sum, since the mean of squares less the square of the mean would lose digits that one process has.
+    # A second sum, since E[x²] − E[x]² loses digits that a single process keeps.
     variance = _summed(centred.square().sum(axes)) / n
     if layer.track_running_stats:
-        _remember(layer, mean.detach(), (variance * n / (n - 1)).detach())
+        _update_running_statistics(layer, mean.detach(), (variance * n / (n - 1)).detach())
     y: Tensor = centred * torch.rsqrt(variance + layer.eps).view(shape)
     if layer.affine:
         y = y * layer.weight.view(shape) + layer.bias.view(shape)
     return y.to(x.dtype)
 
 
-def _remember(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Move the running statistics towards those of the batch; without a momentum they are plain means over batches."""
+def _update_running_statistics(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
+    """Move the running statistics towards those of the batch; without momentum they are cumulative means."""
     if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
         return
     layer.num_batches_tracked.add_(1)
-    share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
+    weight_of_batch = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
     with torch.no_grad():
-        layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), share)
-        layer.running_var.lerp_(variance.to(layer.running_var.dtype), share)
+        layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), weight_of_batch)
+        layer.running_var.lerp_(variance.to(layer.running_var.dtype), weight_of_batch)

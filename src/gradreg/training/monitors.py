@@ -1,4 +1,4 @@
-"""What is measured on the held-out images after every epoch."""
+"""Metrics on the held-out images after every epoch."""
 
 import math
 from collections.abc import Iterable
@@ -20,53 +20,55 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """An examination of the held-out images, as shares of them and means over them."""
+class HeldOutMetrics:
+    """Fractions of the held-out images and means over them; the field names are the columns of metrics.jsonl."""
 
     held_out: int
     clean: float
     held_out_loss: float
     commonest: float
-    """The share of images given the most frequent answer: 1 when the prediction is constant."""
+    """The fraction of images predicted as the most frequent class: 1 if the prediction is constant."""
     probed: int = 0
     probe: float | None = None
     """Robust accuracy under the probe."""
     single_step: float | None = None
-    """Accuracy after one full-length step, as single-step training sees it."""
+    """Accuracy under a single step of length eps (FGSM)."""
     grad_norm: float | None = None
     grad_norm_max: float | None = None
     linearity_error: float | None = None
-    """Mean |slope over eps − ‖∇ℓ‖_*|, which ω(eps)/eps bounds: how far the loss is from linear within the ball."""
+    """Mean |slope over eps − ‖∇ℓ‖_*|, at most ω(eps)/eps: how far the loss is from linear within the ball."""
     zero_gradients: float | None = None
 
     @property
     def score(self) -> float:
-        """Robust accuracy, or clean accuracy when there is no probe."""
+        """Robust accuracy under the probe; clean accuracy without one."""
         return self.clean if self.probe is None else self.probe
 
     @property
     def standard_error(self) -> float:
-        """Of the score, for the choice of the images."""
+        """Standard error of the score, over the choice of images."""
         return math.sqrt(self.score * (1 - self.score) / (self.probed or self.held_out))
 
 
-def examine(model: nn.Module, batches: Iterable[Batch], probe: Probe | None, processes: Processes) -> Reading:
-    """Examine a network in eval mode; every process brings its share of the images, and all get the same answer.
+def evaluate_held_out(
+    model: nn.Module, batches: Iterable[Batch], probe: Probe | None, processes: Processes
+) -> HeldOutMetrics:
+    """Evaluate a network in eval mode. Each process passes its part of the images, and all get the joint metrics.
 
-    A batch is pixels, labels and the images' numbers. The probe takes the images of the lowest numbers and starts where
-    the number says, so its result depends neither on the batches nor on the number of processes.
+    A batch is pixels, labels and image numbers. The probe attacks the images with the lowest numbers, from a random
+    start that depends on the number, so its result depends neither on the batches nor on the number of processes.
     """
     was_training = model.training
     model.eval()
     sums = dict.fromkeys(_SUMS, 0.0)
-    largest, answers = 0.0, torch.zeros(0)
+    largest, counts_per_class = 0.0, torch.zeros(0)
     for x, y, numbers in batches:
         if len(x) == 0:
             continue
         with torch.no_grad():
             logits = model(x)
-        answers = _add(answers, torch.bincount(logits.argmax(1), minlength=logits.shape[1]).cpu())
-        parts = {"clean": _right(logits, y), "held_out_loss": cross_entropy(logits, y).sum().item()}
+        counts_per_class = _add(counts_per_class, torch.bincount(logits.argmax(1), minlength=logits.shape[1]).cpu())
+        parts = {"clean": _correct(logits, y), "held_out_loss": cross_entropy(logits, y).sum().item()}
         chosen = torch.zeros_like(numbers, dtype=torch.bool) if probe is None else numbers < probe.images
         if probe is not None and chosen.any():
             rows = chosen.to(x.device)
@@ -79,10 +81,10 @@ def examine(model: nn.Module, batches: Iterable[Batch], probe: Probe | None, pro
 
     device = processes.device
     totals = processes.sum(torch.tensor(list(sums.values()), dtype=torch.float32, device=device)).tolist()
-    classes = int(processes.largest(torch.tensor(len(answers), device=device)))
-    answers = processes.sum(_add(torch.zeros(classes), answers).to(device))
+    classes = int(processes.largest(torch.tensor(len(counts_per_class), device=device)))
+    counts_per_class = processes.sum(_add(torch.zeros(classes), counts_per_class).to(device))
     largest = processes.largest(torch.tensor(largest, device=device)).item()
-    return _reading(dict(zip(_SUMS, totals, strict=True)), answers.max().item(), largest)
+    return _metrics(dict(zip(_SUMS, totals, strict=True)), counts_per_class.max().item(), largest)
 
 
 _PROBED = ("probe", "single_step", "grad_norm", "linearity_error", "zero_gradients")
@@ -102,20 +104,22 @@ def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, numbers: Tensor
     stepped = ascend(calls, x, y, geometry, radius=probe.eps, step=probe.eps, steps=1)
     with torch.no_grad():
         flat = regularized_loss(model, x, y, threat=geometry, lam=1.0, scale="dual", h=probe.eps)
-        right = _right(model(attacked), y), _right(model(stepped), y)
+        correct = _correct(model(attacked), y), _correct(model(stepped), y)
     error, zero = (flat.slope - flat.grad_norm).abs().sum(), (flat.grad_norm == 0).sum()
-    values = (*right, flat.grad_norm.sum().item(), error.item(), zero.item())
+    values = (*correct, flat.grad_norm.sum().item(), error.item(), zero.item())
     return {"probed": float(len(x))} | dict(zip(_PROBED, values, strict=True)), flat.grad_norm.max().item()
 
 
-def _reading(sums: dict[str, float], commonest: float, largest: float) -> Reading:
+def _metrics(sums: dict[str, float], most_frequent: float, largest: float) -> HeldOutMetrics:
     images, probed = sums["held_out"], sums["probed"]
-    reading = Reading(int(images), sums["clean"] / images, sums["held_out_loss"] / images, commonest / images)
+    metrics = HeldOutMetrics(
+        int(images), sums["clean"] / images, sums["held_out_loss"] / images, most_frequent / images
+    )
     if not probed:
-        return reading
+        return metrics
     probe, single_step, grad_norm, error, zeros = (sums[name] / probed for name in _PROBED)
     return replace(
-        reading,
+        metrics,
         probed=int(probed),
         probe=probe,
         single_step=single_step,
@@ -126,10 +130,10 @@ def _reading(sums: dict[str, float], commonest: float, largest: float) -> Readin
     )
 
 
-def _right(logits: Tensor, y: Tensor) -> float:
+def _correct(logits: Tensor, y: Tensor) -> float:
     return (logits.argmax(1) == y).sum().item()
 
 
 def _add(counts: Tensor, more: Tensor) -> Tensor:
-    """The sum of two rows of counts; an empty one counts nothing."""
+    """The sum of two rows of counts, either of which may be empty."""
     return counts + more if len(counts) == len(more) else counts if len(more) == 0 else more.float()

@@ -1,4 +1,4 @@
-"""One or two torch optimizers that are stepped, saved and continued as one."""
+"""One or two torch optimizers that are stepped, saved and resumed as one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from gradreg.runs.optimizers import Settings
 
 
 class Optimizers:
-    """One or two torch optimizers as one: a factor on their rates, and a state of tensors and numbers only."""
+    """One or two torch optimizers as one, with a factor on their learning rates and a state of tensors only."""
 
     def __init__(self, settings: Settings, model: nn.Module) -> None:
         self.members = settings.make(model)
         self.rates = [[group["lr"] for group in member.param_groups] for member in self.members]
 
     def step(self, factor: float) -> None:
-        """Update the weights with the rates times `factor`, and forget the gradients."""
+        """Update the weights at `factor` times the learning rates, and clear the gradients."""
         for member, rates in zip(self.members, self.rates, strict=True):
             for group, rate in zip(member.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
@@ -25,7 +25,7 @@ class Optimizers:
             member.zero_grad(set_to_none=True)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on, by name. (Rates and such are the recipe's.)"""
+        """Everything that the next step depends on, by name, except what the recipe sets, such as learning rates."""
         return {
             f"{i}.{row}.{key}": torch.as_tensor(value)
             for i, member in enumerate(self.members)
@@ -35,7 +35,7 @@ class Optimizers:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state` gave."""
+        """Restore what `state` returned."""
         for i, member in enumerate(self.members):
             rows: dict[int, dict[str, Any]] = {}
             for name, value in state.items():

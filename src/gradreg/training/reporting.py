@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar on a terminal, else one line an epoch; and TensorBoard if asked for."""
+"""Progress of a run: a live bar on a terminal, else one line per epoch; optionally TensorBoard."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from gradreg.errors import ConfigError
 
 
 class Reporter:
-    """Tells the console about steps, epochs and troubles. Without a console it tells nobody."""
+    """Prints steps, epochs and warnings to a console; without a console, nothing."""
 
     def __init__(self, console: Console | None, tensorboard: Path | None = None) -> None:
         self.console = console
@@ -30,7 +30,7 @@ class Reporter:
             self.board.close()
 
     def begin(self, steps: int, done: int) -> None:
-        """A run of that many steps, some of them done before."""
+        """Show the progress of a run of `steps` steps, of which `done` are done."""
         if self.console is None or not self.console.is_terminal:
             return
         columns = (
@@ -46,17 +46,17 @@ class Reporter:
 
     @property
     def wants_loss(self) -> bool:
-        """Whether a step's loss is worth fetching from the device."""
+        """Whether the loss of a step is shown, and so worth fetching from the device."""
         return self.progress is not None
 
     def step(self, done: int, epoch: int, loss: float, rate: float) -> None:
-        """A step is done."""
+        """Report a step."""
         if self.progress:
-            told = f"{rate:.0f} images/s"
-            self.progress.update(self.task, completed=done, epoch=epoch + 1, loss=f"{loss:.3f}", rate=told)
+            speed = f"{rate:.0f} images/s"
+            self.progress.update(self.task, completed=done, epoch=epoch + 1, loss=f"{loss:.3f}", rate=speed)
 
     def epoch(self, row: Mapping[str, Any], epochs: int) -> None:
-        """An epoch is done and examined."""
+        """Report the metrics of an epoch."""
         if self.console:
             self.console.print(_summary(row, epochs), highlight=False, soft_wrap=True)
         if self.board:
@@ -65,7 +65,7 @@ class Reporter:
                     self.board.add_scalar(name, value, row["epoch"])
 
     def note(self, sentence: str) -> None:
-        """Something that a person should know."""
+        """Print a warning."""
         if self.console:
             self.console.print(sentence, highlight=False, soft_wrap=True, markup=False)
 
@@ -86,5 +86,7 @@ def _summary_writer(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ConfigError("tensorboard = true needs a package: pip install 'gradreg[tensorboard]'.") from None
+        raise ConfigError(
+            "tensorboard = true needs the package tensorboard: pip install 'gradreg[tensorboard]'."
+        ) from None
     return SummaryWriter(str(folder))

@@ -8,14 +8,14 @@ from types import FrameType
 
 
 class StopRequest:
-    """Which signal asked for the end of the run, if one did."""
+    """The signal that asked the run to stop; 0 if none did."""
 
     signal: int = 0
 
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
-    """Note the first signal; the second one acts at once, as it would without us. Outside the main thread: nothing."""
+    """Record the first signal; a second one acts at once, as usual. Outside the main thread, do nothing."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -26,12 +26,12 @@ def stop_requests() -> Iterator[StopRequest]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         request.signal = number
         restore()
 
     for number in before:
-        signal.signal(number, note)
+        signal.signal(number, record)
     try:
         yield request
     finally:

@@ -1,4 +1,4 @@
-"""The batches of a run: which set of loaders serves which epoch, and how any loader is made repeatable."""
+"""The batches of a run: which loaders serve which epoch, and how any loader is made repeatable."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -17,13 +17,13 @@ from gradreg.randomness import generator
 from gradreg.runs.settings import Config, Settings
 
 Batch = tuple[Tensor, Tensor]
-Numbered = tuple[Tensor, Tensor, Tensor]
+_NumberedBatch = tuple[Tensor, Tensor, Tensor]
 
-HELD_OUT_BATCH = 250
+_HELD_OUT_BATCH = 250
 
 
 def reseed(*key: int) -> None:
-    """Put torch's global streams (dropout, a user's own augmentation) at a place that depends on `key` alone."""
+    """Seed torch's global generators (dropout, a user's own augmentation) by `key` alone."""
     torch.manual_seed(generator("global", *key).initial_seed())
 
 
@@ -37,16 +37,17 @@ class Loaders:
 
 
 class Source:
-    """Batches by epoch and position. Reaching a place costs nothing with our own loaders; others are run through."""
+    """Batches by epoch and position. Skipping batches is free with gradreg's loaders; other loaders are iterated."""
 
     def __init__(self, parts: Sequence[Loaders], seed: int, device: torch.device) -> None:
         self.parts, self.seed, self.device = parts, seed, device
         for part in parts:
             if not isinstance(part.train, Sized) or len(part.train) == 0:
-                raise DataError("The training batches must have a length, of at least one, for schedules to go by.")
+                given = "no batches" if isinstance(part.train, Sized) else f"a {type(part.train).__name__} without one"
+                raise DataError(f"The training batches must have a length, which schedules need; got {given}.")
 
     def steps(self, epoch: int) -> int:
-        """Batches in that epoch."""
+        """The number of batches in an epoch."""
         return len(self._part(epoch).train)  # type: ignore[arg-type]
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
@@ -64,12 +65,12 @@ class Source:
         for x, y in found:
             yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
-    def held_out(self, epoch: int, processes: Processes) -> Iterator[Numbered]:
+    def held_out(self, epoch: int, processes: Processes) -> Iterator[_NumberedBatch]:
         """The held-out batches that go with an epoch, with each image's number among all held-out ones."""
         loader, done = self._part(epoch).held_out, 0
         shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
         for x, y in loader:
-            # Of a loader that is not ours, each process is taken to have its own share of the images.
+            # With a loader that is not gradreg's, each process is assumed to have its own part of the images.
             own = (done + torch.arange(len(y))) * processes.world + processes.rank
             done += len(y)
             numbers = own if shares is None else next(shares)
@@ -79,7 +80,7 @@ class Source:
         return [part for part in self.parts if part.start <= epoch][-1]
 
     def _seeded(self, loader: Iterable[Batch], epoch: int) -> Iterator[Batch]:
-        """A loader that draws from the global streams, made a function of (seed, epoch, batch)."""
+        """A loader that draws from the global generators, made a function of (seed, epoch, batch)."""
         reseed(self.seed, epoch)
         iterator, number = iter(loader), 0
         while True:
@@ -92,8 +93,8 @@ class Source:
             number += 1
 
 
-def from_config(config: Config, processes: Processes, data_dir: str | None) -> tuple[Source, "Shape"]:
-    """The loaders of every phase of a recipe, and what their images look like."""
+def from_config(config: Config, processes: Processes, data_dir: str | None) -> tuple[Source, "_Shape"]:
+    """The loaders of every phase of a recipe, and what the network must fit."""
     starts = sorted({0, *(phase.start for phase in config.phases)})
     sets: dict[str, Images | ImageFolder] = {}
     parts = []
@@ -102,27 +103,29 @@ def from_config(config: Config, processes: Processes, data_dir: str | None) -> t
         if now.data not in sets:  # listing a large folder takes a while
             sets[now.data] = load(now.data, data_dir).train
         if now.size is not None and isinstance(sets[now.data], Images):
-            raise ConfigError(f"size is {now.size}, but only image folders are resized: leave it out for {now.data}.")
+            raise ConfigError(
+                f"size must not be set for {now.data}, since only image folders are resized; got {now.size}."
+            )
         if now.rectangular and isinstance(sets[now.data], Images):
-            raise ConfigError(f"rectangular is true, but all images of {now.data} have one shape: leave it out.")
-        folder = FolderOptions(now.size, min(now.workers, _processors()), now.min_scale, now.rectangular)
+            raise ConfigError(f"rectangular must be false for {now.data}, whose images all have one shape; got true.")
+        folder = _FolderOptions(now.size, min(now.workers, _processors()), now.min_scale, now.rectangular)
         parts.append(Loaders(start, *loaders(sets[now.data], now, processes, now.held_out, now.augment, folder)))
     first = sets[config.during(0).data]
     channels = first.pixels.shape[1] if isinstance(first, Images) else 3
-    return Source(parts, config.seed, processes.device), Shape(len(first.classes), channels)
+    return Source(parts, config.seed, processes.device), _Shape(len(first.classes), channels)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What a network has to fit."""
+class _Shape:
+    """What the network must fit: the number of classes and of image channels."""
 
     classes: int
     channels: int
 
 
 @dataclass(frozen=True)
-class FolderOptions:
-    """What only image folders have: the size of views, who decodes, the least crop, the shape of held-out views."""
+class _FolderOptions:
+    """Options of image folders: image size, decoding processes, smallest crop, shape of held-out images."""
 
     size: int | None = None
     workers: int = 2
@@ -136,10 +139,10 @@ def loaders(
     processes: Processes,
     held_out: int,
     augment: Sequence[Any],
-    folder: FolderOptions | None = None,
+    folder: _FolderOptions | None = None,
 ) -> tuple[Epochs, Epochs]:
-    """Batches to train on and batches that are held out."""
-    folder = folder or FolderOptions()
+    """Training batches and held-out batches."""
+    folder = folder or _FolderOptions()
     common: dict[str, Any] = {
         "device": processes.device,
         "channels_last": settings.channels_last,
@@ -152,22 +155,22 @@ def loaders(
         in_training["min_scale"] = folder.min_scale
     kept, held = part.split(held_out, settings.seed)
     training = batches(kept, _share(settings.batch_size, settings.accumulate, processes), **common, **in_training)
-    share = -(-min(HELD_OUT_BATCH, held_out) // processes.world)
+    share = -(-min(_HELD_OUT_BATCH, held_out) // processes.world)
     if isinstance(held, ImageFolder) and folder.rectangular:
         return training, RectangularBatches(held, share, **common)
     return training, batches(held, share, **common)
 
 
 def _processors() -> int:
-    """Those that this process may use, where the system tells."""
+    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _share(batch_size: int, accumulate: int, processes: Processes) -> int:
-    """How many images of an update fall to one process."""
+    """Images per update and process."""
     if batch_size % (processes.world * accumulate):
         raise ConfigError(
-            f"batch_size is {batch_size}, which {processes.world} processes with accumulate = {accumulate} "
-            "micro-batches each cannot share evenly."
+            f"batch_size must be divisible by processes × accumulate = {processes.world} × {accumulate}; "
+            f"got {batch_size}."
         )
     return batch_size // processes.world

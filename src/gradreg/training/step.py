@@ -1,4 +1,4 @@
-"""One update of the weights, and all that an update changes."""
+"""One update of the weights, and everything that an update changes."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -19,42 +19,42 @@ from gradreg.training.sources import reseed
 
 
 class Learner:
-    """A network, its optimizer and its average, with the sums of what the epoch's steps reported."""
+    """A network, its optimizer and its moving average, with sums of the scalars that the steps of an epoch logged."""
 
     def __init__(self, model: nn.Module, settings: Settings, processes: Processes) -> None:
         self.model, self.settings, self.processes = model, settings, processes
-        self.called = _wrapped(model, settings, processes)
+        self.wrapped_model = _wrapped(model, settings, processes)
         self.optimizers = Optimizers(settings.optimizer, model)
         self.average = Average(model, settings.ema) if settings.ema else None
         self.criterion = smoothed_cross_entropy(settings.label_smoothing)
         self.sums: dict[str, Tensor] = {}
 
     @property
-    def judged(self) -> nn.Module:
-        """The network that is examined and kept."""
+    def eval_model(self) -> nn.Module:
+        """The network that is evaluated and saved: the moving average, if there is one."""
         return self.average.model if self.average else self.model
 
     def step(self, x: Tensor, y: Tensor, key: tuple[int, ...], number: int, epoch: float, factor: float) -> Outcome:
         """Update number `number`, `epoch` epochs into training, at `factor` times the learning rate.
 
-        Whatever is drawn depends on `key` alone, so no state of a random stream has to be saved.
+        All random draws depend on `key` alone, so no generator state has to be saved.
         """
         settings = self.settings
         reseed(*key, self.processes.rank)
         for part, (images, labels, draws) in enumerate(self._micro_batches(x, y, key)):
             moment = Moment(number, epoch, draws, self.criterion)
-            with self._no_exchange(unless=part == settings.accumulate - 1):
+            with self._gradient_sync(part == settings.accumulate - 1):
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
-                    outcome = settings.objective(self.called, images, labels, moment)
+                    outcome = settings.objective(self.wrapped_model, images, labels, moment)
                 outcome.backward()
-            self._note(outcome, labels)
+            self._log(outcome, labels)
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         if settings.accumulate > 1:
             for gradient in gradients:
                 gradient.div_(settings.accumulate)
         if settings.clip_norm is not None:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
-            self._add({"clipped": (norm > settings.clip_norm).float()})
+            self._add_scalars({"clipped": (norm > settings.clip_norm).float()})
         self.optimizers.step(factor)
         self.processes.average_buffers(self.model)
         if self.average:
@@ -62,16 +62,16 @@ class Learner:
         return outcome
 
     @property
-    def bad_steps(self) -> Tensor:
-        """How many losses of this epoch were infinite or NaN; a tensor, so that asking does not wait for the device."""
+    def nonfinite_losses(self) -> Tensor:
+        """How many losses of this epoch were infinite or NaN; a tensor, so that the device is not waited for."""
         return self.sums["not_finite"]
 
     def is_finite(self) -> bool:
-        """Whether the weights still are numbers."""
+        """Whether all weights are finite."""
         return all(bool(weight.isfinite().all()) for weight in self.model.parameters())
 
     def means(self) -> dict[str, float]:
-        """What the steps reported, over all processes; NaN for what none of them measured."""
+        """Means of the logged scalars over the steps of all processes; NaN for a scalar that no step measured."""
         found = {}
         for name, pair in self.sums.items():
             if name != "not_finite":
@@ -80,14 +80,14 @@ class Learner:
         return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that the next step depends on."""
+        """Everything that the next step depends on."""
         groups = {"model": self.model.state_dict(), "optimizer": self.optimizers.state(), "sums": self.sums}
         if self.average:
             groups["average"] = self.average.model.state_dict()
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Continue from what `tensors` gave."""
+        """Restore what `tensors` returned."""
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "average": {}}
         for path, tensor in tensors.items():
             group, _, name = path.partition("/")
@@ -101,36 +101,38 @@ class Learner:
     def _micro_batches(self, x: Tensor, y: Tensor, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor, Draws]]:
         parts, size = self.settings.accumulate, len(x)
         if size % parts:
-            raise ConfigError(f"A batch of {size} images cannot be cut into accumulate = {parts} equal micro-batches.")
+            raise ConfigError(
+                f"The batch size must be divisible by accumulate = {parts}; got a batch of {size} images."
+            )
         joint, first, each = size * self.processes.world, size * self.processes.rank, size // parts
         for begin in range(0, size, each):
             part = slice(begin, begin + each)
             yield x[part], y[part], Draws(key, joint, slice(first + begin, first + begin + each))
 
-    def _no_exchange(self, *, unless: bool) -> AbstractContextManager[object]:
-        if unless or not isinstance(self.called, DistributedDataParallel):
+    def _gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
+        if enabled or not isinstance(self.wrapped_model, DistributedDataParallel):
             return nullcontext()
-        return self.called.no_sync()
+        return self.wrapped_model.no_sync()
 
-    def _note(self, outcome: Outcome, y: Tensor) -> None:
-        right = (outcome.logits.argmax(1) == y).float().mean()
-        self._add({"loss": outcome.loss.detach(), "train_accuracy": right, **outcome.scalars})
+    def _log(self, outcome: Outcome, y: Tensor) -> None:
+        correct = (outcome.logits.argmax(1) == y).float().mean()
+        self._add_scalars({"loss": outcome.loss.detach(), "train_accuracy": correct, **outcome.scalars})
         bad = (~outcome.loss.detach().isfinite()).float()
         self.sums["not_finite"] = self.sums.get("not_finite", torch.zeros_like(bad)) + bad
 
-    def _add(self, scalars: Mapping[str, Tensor]) -> None:
-        """Sums and counts, on the device: what was not measured in a step does not count."""
+    def _add_scalars(self, scalars: Mapping[str, Tensor]) -> None:
+        """Add to sums and counts, on the device; NaN, for a scalar not measured in this step, is not counted."""
         for name, value in scalars.items():
             pair = torch.stack([value.float().nan_to_num(0.0), (~value.isnan()).float()])
             self.sums[name] = self.sums[name] + pair if name in self.sums else pair
 
 
 def _wrapped(model: nn.Module, settings: Settings, processes: Processes) -> nn.Module:
-    """The network as a step calls it: compiled, and one of several copies, if so."""
+    """The network as a step calls it: compiled and in DistributedDataParallel, if the settings and processes say so."""
     called: nn.Module = torch.compile(model) if settings.compile else model  # type: ignore[assignment]
     if processes.world == 1:
         return called
-    # Processes.average_buffers does it instead. The option was renamed in torch 2.13.
+    # Processes.average_buffers synchronizes buffers instead. The option was renamed in torch 2.13.
     renamed = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
     option: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
     return DistributedDataParallel(called, **option)

@@ -24,7 +24,7 @@ from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import MACHINE, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.networks import CARD, CONFIG, ENTRIES, FILES, METRICS, home, resolve
-from gradreg.runs.opening import open_subject, trained
+from gradreg.runs.opening import open_model, with_training
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, parameters
 from gradreg.storage import replacing
@@ -69,7 +69,7 @@ def ship(
     recipe, remarks = portable(found.recipe), remarks or Remarks()
     subject = Subject(name, name, str(recipe["model"]["name"]), parameters(found.network))
     data = changed(record.data, name=portable(record.data.name))
-    shown = changed(record, data=data, subject=trained(subject, found.run, recipe))
+    shown = changed(record, data=data, subject=with_training(subject, found.run, recipe))
     best = found.best.numbers["metrics"]
     texts = {
         METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in found.run.metrics()),
@@ -171,7 +171,7 @@ def _fingerprint(folder: Path, record: Evaluation) -> str | None:
 
 
 def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) -> bool:
-    test = open_subject(str(found.run.folder), data_dir=data_dir).data.test
+    test = open_model(str(found.run.folder), data_dir=data_dir).data.test
     if len(test) != record.data.images or not torch.equal(test.labels[record.index], record.label):
         raise DataError(
             f"The test images of {record.data.name} are not those of the evaluation: say where those are by --data-dir."

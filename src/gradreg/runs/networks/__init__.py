@@ -1,18 +1,17 @@
-"""Trained networks that come with the package, a folder each: a run directory in miniature, with its card.
+"""Trained networks that come with the package: a small run directory each, with a model card.
 
 config.toml              the recipe
 best.safetensors         the weights
-metrics.jsonl            one line an epoch of its training
-card.md                  what it is, what it is for, its figures and how to make them again
+metrics.jsonl            one line per epoch of its training
+card.md                  the model card: intended use, results and how to reproduce them
 robustbench.json         for each threat, the fields of a RobustBench entry
 """
 
 import os
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
-from gradreg.errors import ModelError
+from gradreg.errors import ModelError, did_you_mean
 
 CONFIG, WEIGHTS, METRICS, CARD, ENTRIES = FILES = (
     "config.toml",
@@ -24,12 +23,12 @@ CONFIG, WEIGHTS, METRICS, CARD, ENTRIES = FILES = (
 
 
 def home() -> Path:
-    """Where they lie."""
+    """The folder that holds the networks."""
     return Path(str(files(__package__)))
 
 
 def names() -> tuple[str, ...]:
-    """The networks that this installation has; a folder that lacks a file is none."""
+    """The networks of this installation; an incomplete folder does not count."""
     found = (path for path in home().iterdir() if all((path / name).is_file() for name in FILES))
     return tuple(sorted(path.name for path in found))
 
@@ -42,21 +41,19 @@ def folder(name: str) -> Path:
 
 
 def card(name: str) -> str:
-    """What a shipped network is, what it is for and how robust it is, as Markdown."""
+    """The model card of a shipped network, as Markdown."""
     return (folder(name) / CARD).read_text(encoding="utf-8")
 
 
 def resolve(source: str | os.PathLike[str]) -> Path:
-    """The run directory that a path or a name stands for; a run of that name in the working directory comes first."""
+    """The run directory of a path or name; a run directory of that name takes precedence over a shipped network."""
     path, name = Path(source), os.fspath(source)
     return path if (path / CONFIG).is_file() or name not in names() else home() / name
 
 
 def hint(name: str) -> str:
-    """The end of a sentence about an unknown name."""
+    """The end of an error about an unknown name: the closest one, and all of them."""
     known = names()
     if not known:
-        return ": none came with this installation"
-    close = get_close_matches(name, known, n=1, cutoff=0.5)
-    nearest = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"{nearest}: there are {', '.join(known)}"
+        return ": this installation has none"
+    return f"{did_you_mean(name, known)}: choose one of {', '.join(known)}"

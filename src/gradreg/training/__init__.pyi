@@ -1,0 +1,3 @@
+from .fitting import Fitted as Fitted
+from .fitting import fit as fit
+from .fitting import train as train
