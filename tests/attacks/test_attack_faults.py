@@ -1,5 +1,6 @@
 """A user's mistakes, a model's misbehaviour, and faults that other libraries have had."""
 
+import subprocess
 import sys
 
 import pytest
@@ -55,18 +56,22 @@ def test_train_mode_is_refused_and_left_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"attacks": "strong"}, ConfigError, "no suite 'strong'"),
-        ({"attacks": ["fmn", "magic"]}, ConfigError, "no attack magic"),
-        ({"attacks": []}, ConfigError, "no attack"),
-        ({"threat": "l0"}, ConfigError, "no threat 'l0'"),
-        ({"threat": "l1", "attacks": ["ddn"]}, ConfigError, "ddn is an attack on l2, not l1"),
+        (
+            {"attacks": "strong"},
+            ConfigError,
+            r"a suite \(standard, paper, quick\) or a list of attacks .*; got 'strong'",
+        ),
+        ({"attacks": ["fmn", "magic"]}, ConfigError, r"a list of attacks \(deepfool, .*; got magic"),
+        ({"attacks": []}, ConfigError, r"attacks must be .*; got \[\]"),
+        ({"threat": "l0"}, ConfigError, "'l0'"),
+        ({"threat": "l1", "attacks": ["ddn"]}, ConfigError, "ddn supports the threats l2; got l1"),
         ({"threat": "l1", "attacks": "paper"}, ConfigError, "paper suite has no attack on l1"),
-        ({"eps": -0.1}, ConfigError, "not negative"),
-        ({"eps": []}, ConfigError, "radius or several"),
-        ({"topk": 4}, ConfigError, "topk must lie between .*; got 4"),
+        ({"eps": -0.1}, ConfigError, r"one or more radii ≥ 0 .*; got -0\.1"),
+        ({"eps": []}, ConfigError, r"one or more radii ≥ 0 .*; got \[\]"),
+        ({"topk": 4}, ConfigError, r"topk .*4"),
         ({"batch_size": 0}, ConfigError, "at least 1"),
-        ({"quantize": 64, "attacks": "quick"}, ConfigError, "number of bits"),
-        ({"start": X[:2]}, DataError, "a start for every image"),
+        ({"quantize": 64, "attacks": "quick"}, ConfigError, "bits per pixel .*; got 64"),
+        ({"start": X[:2]}, DataError, r"start must have the shape of x, \(4, 20\); got \(2, 20\)"),
     ],
 )
 def test_mistakes_in_one_sentence(arguments: dict[str, object], error: type[Exception], message: str) -> None:
@@ -76,9 +81,9 @@ def test_mistakes_in_one_sentence(arguments: dict[str, object], error: type[Exce
 
 def test_more_mistakes() -> None:
     model = small_network()
-    with pytest.raises(ConfigError, match="pgd has no option stepz: it takes steps"):
+    with pytest.raises(ConfigError, match=r"pgd's options must be among steps, .*; got stepz"):
         pgd(model, X, Y, stepz=3)
-    with pytest.raises(ConfigError, match="pgd has no loss 'hinge'"):
+    with pytest.raises(ConfigError, match=r"pgd's loss must be one of ce, margin; got 'hinge'"):
         pgd(model, X, Y, loss="hinge")
     with pytest.raises(DataError, match="4 images and 3 labels"):
         attack(model, X, Y[:3])
@@ -234,3 +239,15 @@ def _published(model: nn.Module, x: Tensor, y: Tensor, inner: int) -> tuple[Tens
                 z, forwards = torch.where(wrong[:, None], (z + old) / 2, z), forwards + 1
             best = torch.minimum(best, (z - x).norm(dim=1))
     return best, forwards + 15 * inner
+
+
+@pytest.mark.parametrize(
+    "first", ["gradreg.attacks.fmn", "gradreg.attacks.suite", "gradreg.diagnosis.contests", "gradreg"]
+)
+def test_an_attack_is_the_function_and_not_its_module_whatever_was_imported(first: str) -> None:
+    code = (
+        f"import {first}, gradreg.attacks; print(*(repr(getattr(gradreg.attacks, n)) for n in gradreg.attacks.__all__))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "<attack fmn(" in done.stdout
+    assert "<module" not in done.stdout

@@ -65,7 +65,7 @@ def test_looking_rarely_changes_costs_only(monkeypatch: pytest.MonkeyPatch, eps:
     y = model(x).argmax(1)
     names = ["fmn", "apgd", "logbarrier"] if eps is None else "standard"
     often = attack(model, x, y, attacks=names, eps=eps)
-    monkeypatch.setattr(search, "calls_between_looks", lambda device: 8)
+    monkeypatch.setattr(search, "_calls_between_looks", lambda device: 8)
     rarely = attack(model, x, y, attacks=names, eps=eps)
     if eps is None:
         torch.testing.assert_close(rarely.distance, often.distance, atol=1e-5, rtol=0)

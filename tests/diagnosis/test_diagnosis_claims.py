@@ -129,9 +129,9 @@ def test_smoothed_certificates_are_explained_and_not_compared(halves: tuple[Halv
 def test_claims_about_something_else_are_refused(halves: tuple[Halves, Tensor, Tensor]) -> None:
     model, x, y = halves
     found: AttackResult = attack(model, x, y, threat="l2", attacks="quick")
-    with pytest.raises(ConfigError, match="attack_result is of l2"):
+    with pytest.raises(ConfigError, match=r"attack_result must be for linf, top-1.*got l2"):
         diagnose(model, x, y, threat="linf", attack_result=found)
-    with pytest.raises(DataError, match="about 24 images and x has 20"):
+    with pytest.raises(DataError, match="per image of x, 20; got 24"):
         diagnose(model, x[:20], y[:20], threat="l2", attack_result=found)
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
 from gradreg.diagnosis.case import Case
-from gradreg.diagnosis.contests import EFFORTS, RADII, Contest
+from gradreg.diagnosis.contests import _EFFORTS, _RADII, Contest, not_converged, radius_does_not_help
 from gradreg.norms import threat
 
 IMAGES = 20
@@ -34,8 +34,8 @@ def test_an_attack_that_breaks_less_in_a_larger_ball_is_flagged(
     contest: Contest, monkeypatch: pytest.MonkeyPatch, last: int, severity: str
 ) -> None:
     """Twelve images within 2ε and fewer within 4ε; a single one may be luck."""
-    breaks(monkeypatch, {(share, 1): count for share, count in zip(RADII, (2, 4, 8, 12, last), strict=True)})
-    flag = contest.radius_does_not_help()
+    breaks(monkeypatch, {(share, 1): count for share, count in zip(_RADII, (2, 4, 8, 12, last), strict=True)})
+    flag = radius_does_not_help(contest)
     assert (flag.code, flag.severity) == ("radius-does-not-help", severity)
     assert flag.evidence["images"] == 12 - last
 
@@ -48,8 +48,8 @@ def test_an_attack_that_breaks_more_however_many_steps_it_has_is_flagged(
     contest: Contest, monkeypatch: pytest.MonkeyPatch, gains: tuple[int, ...], last: int, severity: str
 ) -> None:
     """Ten of twenty at ε, where the contest is then held; it ends with a doubling that gains a tenth or less."""
-    once = {(share, 1): count for share, count in zip(RADII, (0, 0, 10, 20, 20), strict=True)}
-    breaks(monkeypatch, once | {(1.0, effort): gain for effort, gain in zip(EFFORTS, gains, strict=True)})
-    flag = contest.not_converged()
+    once = {(share, 1): count for share, count in zip(_RADII, (0, 0, 10, 20, 20), strict=True)}
+    breaks(monkeypatch, once | {(1.0, effort): gain for effort, gain in zip(_EFFORTS, gains, strict=True)})
+    flag = not_converged(contest)
     assert (flag.code, flag.severity) == ("not-converged", severity)
     assert (flag.evidence["images"], flag.evidence["radius"]) == (last, 0.5)

@@ -2,25 +2,32 @@
 
 import json
 import re
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradreg.attacks.suite import ATTACKS
 from gradreg.diagnosis import Flag, is_proven_bug, verdict
-from gradreg.diagnosis.advice import ADVICE
+from gradreg.diagnosis.case import Case
+from gradreg.diagnosis.claims import Claims, Comparison
+from gradreg.diagnosis.contests import Contest
 from gradreg.diagnosis.flags import Severity, graded, left_out, make
+from gradreg.diagnosis.registry import TESTS
 from gradreg.errors import DataError
 
 PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 evidence = st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.floats(allow_nan=False)))
 
 
-@given(code=st.sampled_from(sorted(ADVICE)), given=evidence, words=st.text())
+@given(code=st.sampled_from(sorted(TESTS)), given=evidence, words=st.text())
 def test_a_flag_survives_json(code: str, given: dict[str, float | int | str], words: str) -> None:
     given = {name: value for name, value in given.items() if value not in (float("inf"), -float("inf"))}
-    flag = Flag(code, "warning", given, words, ADVICE[code])
+    flag = Flag(code, "warning", given, words, TESTS[code].advice)
     assert Flag.from_json(flag.to_json()) == flag
 
 
@@ -39,7 +46,7 @@ def test_what_is_no_flag_is_refused_in_a_sentence(text: str) -> None:
 def test_unknown_codes_and_severities_are_refused() -> None:
     with pytest.raises(DataError, match="no flag 'masked'"):
         Flag("masked", "info", {}, "")
-    with pytest.raises(DataError, match="severity is 'fatal'"):
+    with pytest.raises(DataError, match=r"severity must be .* got 'fatal'"):
         Flag("randomised", "fatal", {}, "")  # type: ignore[arg-type]
 
 
@@ -72,7 +79,7 @@ def test_the_verdict_is_that_of_the_worst_flag() -> None:
 
 
 def test_only_a_contradicted_certificate_is_a_proven_bug() -> None:
-    harmless = [make(code, "error", "…") for code in ADVICE if code != "certificate-contradicted"]
+    harmless = [make(code, "error", "…") for code in TESTS if code != "certificate-contradicted"]
     assert not is_proven_bug(harmless)
     assert not is_proven_bug([make("certificate-contradicted", "info", "…")])
     contradiction = make("certificate-contradicted", "error", "Image 3 contradicts.")
@@ -80,7 +87,18 @@ def test_only_a_contradicted_certificate_is_a_proven_bug() -> None:
     assert verdict([*harmless, contradiction]).reason == "Image 3 contradicts."
 
 
-def test_the_page_explains_every_code_and_no_other() -> None:
+def test_the_page_explains_every_code_and_no_other_in_the_order_of_a_diagnosis() -> None:
     explained = re.findall(r"^### `([a-z0-9-]+)`$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert len(explained) == len(set(explained))
-    assert set(explained) == set(ADVICE)
+    assert explained == list(TESTS)
+
+
+@pytest.mark.parametrize("code", [code for code, test in TESTS.items() if test.stage != "note"])
+def test_every_entry_names_a_function_that_takes_what_its_stage_gives(code: str) -> None:
+    test = TESTS[code]
+    module, _, function = test.run.partition(".")
+    run = getattr(import_module(f"gradreg.diagnosis.{module}"), function)
+    given = {"contest": Contest, "claim": Comparison}.get(test.stage, Case)
+    (taken, returned) = get_type_hints(run).values()
+    assert (taken, returned) == (given, Flag)
+    known = {"contest": set(ATTACKS), "claim": {each.name for each in fields(Claims)}}.get(test.stage, set())
+    assert set(test.needs) <= known

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
 from gradreg.diagnosis import Flag, diagnose, verdict
-from gradreg.diagnosis.advice import ADVICE
 from gradreg.diagnosis.broken import Masked, broken_models
-from gradreg.diagnosis.contests import TESTS
+from gradreg.diagnosis.case import Case
+from gradreg.diagnosis.registry import TESTS, at_stage
 from gradreg.diagnosis.usage import optimises_inside
 from gradreg.errors import ModelError
+from gradreg.norms import threat as named_threat
 
 NAMES = list(broken_models(nn.Identity().eval()))
 
@@ -85,7 +86,7 @@ def test_temperature_changes_the_gap_but_not_the_quotient() -> None:
         assert the(hot, code).finding == the(honest_flags, code).finding
 
 
-def test_probabilities_are_examined_through_their_logarithm() -> None:
+def test_probabilities_are_evaluated_through_their_logarithm() -> None:
     """log softmax differs from the logits by a constant, which no margin sees: all other numbers are the same."""
     plain, scores = diagnosed("perceptron"), diagnosed("probabilities")
     assert raised(scores) == {"probabilities": "error"}
@@ -111,7 +112,9 @@ def test_pixels_in_other_units(scale: Callable[[Tensor], Tensor], severity: str,
     assert found.severity == severity
     assert guess in found.finding
     if severity == "error":
-        assert set(TESTS) <= set(str(the(flags, "left-out").evidence["tests"]).split(", "))
+        assert {test.code for test in at_stage("contest")} <= set(
+            str(the(flags, "left-out").evidence["tests"]).split(", ")
+        )
         assert verdict(flags).word == "broken"
 
 
@@ -159,9 +162,10 @@ def _inner_steps(kind: str, inner: nn.Module) -> Callable[[Tensor], Tensor]:
 
 @pytest.mark.parametrize(("kind", "severity"), [("backward", "error"), ("torch.func", "error"), ("none", "info")])
 def test_gradients_inside_the_forward_are_seen_however_they_are_taken(kind: str, severity: str) -> None:
-    x, _ = some_digits(4)
+    x, y = some_digits(4)
     model = Masked(perceptron(), before=_inner_steps(kind, perceptron()))
-    assert optimises_inside(Classifier(model), x).severity == severity
+    case = Case(Classifier(model), x, y, model(x).detach(), named_threat("linf"), RADIUS, 1, 0, 64)
+    assert optimises_inside(case).severity == severity
 
 
 def test_a_model_that_cannot_be_differentiated_is_refused_in_a_sentence() -> None:
@@ -174,5 +178,5 @@ def test_every_test_leaves_a_flag_and_every_code_is_known() -> None:
     codes = [flag.code for flag in flags]
     claims = {"not-reproduced", "given-attack-beaten", "certificate-contradicted", "bound-violated"}
     assert len(codes) == len(set(codes))
-    assert set(ADVICE) - set(codes) == claims | {"left-out", "attack-stopped", "smoothed-certificates"}
+    assert set(TESTS) - set(codes) == claims | {"left-out", "attack-stopped", "smoothed-certificates"}
     assert all(flag.finding.endswith(".") for flag in flags)

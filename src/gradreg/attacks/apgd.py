@@ -68,7 +68,7 @@ def _ascend(search: Search, radius: Tensor, steps: int, delta: Tensor, loss: Los
 
 
 def _checkpoints(steps: int) -> set[int]:
-    """Where progress is judged: after 22 % of the steps, then at intervals that shrink by 3 % down to 6 %."""
+    """Where progress is checked: after 22 % of the steps, then at intervals that shrink by 3 % down to 6 %."""
     shares = [0.0, 0.22]
     while shares[-1] < 1:
         shares.append(shares[-1] + max(shares[-1] - shares[-2] - 0.03, 0.06))
@@ -82,7 +82,7 @@ def _loss(search: Search, name: str) -> tuple[Loss, tuple[Tensor, ...]]:
         return lambda logits, y: margin(logits, y, search.topk) / _spread(logits, search.topk + 1), ()
     if name[:1] == "t" and name[1:].isdigit() and int(name[1:]) > 0:
         return _targeted, (rival(search, int(name[1:])),)
-    raise ConfigError(f"apgd has no loss {name!r}: there are 'ce', 'dlr', and 't1', 't2', … for the rival classes.")
+    raise ConfigError(f"apgd's losses must be 'ce', 'dlr', or 't1', 't2', … for the rival classes; got {name!r}.")
 
 
 def _targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def _targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
 
 
 def _spread(logits: Tensor, place: int) -> Tensor:
-    """The largest logit minus the one `place` places after it; 1 where there are too few classes to have a scale."""
+    """The largest logit minus the one `place` ranks below it; 1 where there are too few classes."""
     if logits.shape[1] <= place:
         return torch.ones_like(logits[:, 0])
     ordered = logits.topk(place + 1).values

@@ -26,20 +26,20 @@ def autoattack(
     seed: int = 0,
     batch_size: int = 256,
 ) -> AttackResult:
-    """AutoAttack (Croce & Hein 2020) at one radius, its images verified by us.
+    """AutoAttack (Croce & Hein 2020) at one radius; its adversarial images are verified here.
 
-    It does not say which images it evaluates, so `forwards` and `backwards` are averages over all images; and it
-    reseeds the global random state, which is put back afterwards.
+    It does not report which images it evaluates, so `forwards` and `backwards` are averages over all images. It reseeds
+    the global random state, which is restored afterwards.
     """
     try:
         package = import_module("pyautoattack")
     except ImportError as error:
-        raise ConfigError("autoattack needs a package that is not installed: pip install pyautoattack.") from error
+        raise ConfigError("autoattack needs pyautoattack, which is not installed: pip install pyautoattack.") from error
     norm, classifier = named_threat(threat), Classifier.of(model)
     logits, y = classifier.check(x, y), y.long()
     if logits.shape[1] < 4:
         raise ConfigError(
-            f"AutoAttack's targeted losses need 4 classes and the model has {logits.shape[1]}: use attack()."
+            f"AutoAttack's targeted losses need a model with at least 4 classes; got {logits.shape[1]}. Use attack()."
         )
     counted = _Counted(classifier)
     random = RandomState.now(x.device)

@@ -1,4 +1,4 @@
-"""Boundary attack: along the decision boundary by trial and error, from the labels alone."""
+"""Boundary attack: a random walk along the decision boundary that uses predicted labels only."""
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +10,11 @@ from gradreg.attacks.search import Search
 from gradreg.attacks.start import find_start
 from gradreg.norms import per_image
 
-# Forwards between two looks at whether an image still gains.
+# Forwards between two checks of whether an image still improves.
 _WINDOW = 200
-# Forwards of a turn that are not probes: angles that are tried, then steps of a bisection.
+# Forwards per turn that are not probes: angles that are tried, then steps of a bisection.
 _ANGLES, _HALVINGS = 3, 3
-# Rows of one call of the model that are worth waiting for when there are fewer images.
+# Rows per call of the model: with fewer images, several probes share a call.
 _TOGETHER = 64
 
 
@@ -22,11 +22,11 @@ _TOGETHER = 64
 def boundary(search: Search, steps: int = 1000, stall: float = 0.08) -> None:
     """Random steps along the boundary, then towards the clean image, kept if adversarial (Brendel et al. 2018).
 
-    l2: the labels of many random steps together tell which way the boundary comes nearer (Chen, Jordan & Wainwright
+    l2: the labels of many random steps together show which way the boundary comes nearer (Chen, Jordan & Wainwright
     2020), and three of four turns look for smooth changes only (Brunner et al. 2019). l∞: single steps between corners
-    of the cube. `steps` are forwards; an image that has gained less than the share `stall` in 200 of them is done.
-    Starts from the best image known, or finds one; an image without any is left alone. No gradient, no score: what
-    this finds below the distance of gradient attacks shows that gradients were masked.
+    of the cube. `steps` are forwards; an image whose distance fell by less than the fraction `stall` in 200 of them is
+    done. Starts from the best adversarial image known, or finds one; images without one are skipped. It uses neither
+    gradients nor scores: where it beats gradient attacks, gradients are masked.
     """
     find_start(search)
     if search.threat.name == "l2":
@@ -36,7 +36,7 @@ def boundary(search: Search, steps: int = 1000, stall: float = 0.08) -> None:
 
 
 class _Stall:
-    """Retires the images that gain too little in a window."""
+    """Retires the images that improve too little in a window."""
 
     def __init__(self, search: Search, share: float) -> None:
         self._search, self._share = search, share
@@ -68,9 +68,9 @@ def _turns(search: Search, steps: int, stall: float) -> None:
 
 
 def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
-    """Where, at a right angle to δ, the boundary comes nearer, as a unit vector; and the share of adversarial probes.
+    """Where, at a right angle to δ, the boundary comes nearer, as a unit vector; and how many probes are adversarial.
 
-    The mean of adversarial probes less the mean of all: the latter removes what they have in common.
+    The mean of adversarial probes minus the mean of all probes, which removes what they have in common.
     """
     rows = search.searched(probes)
     best, towards = search.adversarial[rows], _unit(search.delta[rows])
@@ -105,7 +105,7 @@ def _noise(search: Search, draw: int, rows: Tensor, smooth: bool) -> Tensor:
 def _turned(search: Search, way: Tensor, angle: Tensor) -> Tensor:
     """Try points on the circle over the segment to the clean image, where a flat boundary's nearest point lies too.
 
-    At angle φ it is nearer by cos φ. The angle to begin with the next time is returned.
+    At angle φ the distance shrinks by cos φ. Returns the angle to begin with the next time.
     """
     x, towards, far = search.x, _unit(search.delta), search.distance.where(search.found, 0)
     within, beyond, trial = torch.zeros_like(angle), torch.full_like(angle, torch.inf), angle

@@ -11,7 +11,7 @@ from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.norms import per_image
 
-# Where the step size of an image that no longer gains is divided, and how often before it is done with a constant.
+# What the step size is divided by when an image stalls, and how often before the image is done with a constant.
 _SHRINK, _TIMES = 3.0, 3
 
 
@@ -24,8 +24,8 @@ def carlini_wagner(
     l∞: Σ max(|δ_i| − τ, 0) for the distance, τ below the best one known (their §VI-C). The constant starts where the
     two gradients balance on a linear model, so logits of any scale work, and is bisected; each round starts from the
     best image so far. The box is kept by clipping (their §V-B): tanh has no gradient for pixels that are 0 or 1.
-    `steps` and `rounds` are the most: an image is done with a constant, and with all of them, when it gains less than
-    the share `stall`.
+    `steps` and `rounds` are upper limits: an image is done with a constant, and with all of them, when it improves by
+    less than the fraction `stall`.
     """
     x, threat = search.x, search.threat
     margin, gradient = search.margin_and_gradient(x)
@@ -49,12 +49,12 @@ def carlini_wagner(
             halved = torch.where(lower > 0, (lower * upper).sqrt(), upper / 2)
             constant = torch.where(upper.isfinite(), halved, 4 * constant)
         else:
-            # The bound moves, so no constant is settled: less weight if a crossing gained nothing, more after none.
+            # The bound moves, so no constant is final: less weight if a crossing gained nothing, more after none.
             gained = search.distance < (1 - gap / 2) * before
             constant = torch.where(gained, constant, torch.where(crossed, constant / 2, constant * 2))
         gap = torch.where(search.distance < (1 - gap / 2) * before, gap, gap / 2)
         delta = search.delta
-        # Once it may have been the constant, twice it is the image; l∞: if the bound was not too low for it.
+        # One idle round may be due to the constant, two are due to the image; l∞: unless the bound was too low.
         settled = search.found & (search.distance > (1 - stall) * before)
         settled &= gap < (0.01 if threat.name == "linf" else torch.inf)
         idle = torch.where(settled, idle + 1, 0)
@@ -62,7 +62,7 @@ def carlini_wagner(
 
 
 class _Descent:
-    """Adam (Kingma & Ba 2015) on one constant; `crossed` are the images that were adversarial when it had settled."""
+    """Adam (Kingma & Ba 2015) for one constant; `crossed` are the images that were adversarial once it had settled."""
 
     def __init__(self, search: Search, delta: Tensor, constant: Tensor, bound: Tensor, step_size: Tensor) -> None:
         self.search, self.delta, self.constant, self.bound = search, delta.clone(), constant, bound
@@ -70,7 +70,7 @@ class _Descent:
         self.crossed = torch.zeros_like(bound, dtype=torch.bool)
 
     def __call__(self, steps: int, stall: float) -> None:
-        """An image's step size shrinks when its objective stalls, and after that the image rests until the next."""
+        """An image's step size shrinks when its objective stalls; after that the image rests until the next round."""
         search, x, delta = self.search, self.search.x, self.delta
         first, second = torch.zeros_like(x), torch.zeros_like(x)
         window = max(20, steps // 40)
@@ -78,7 +78,7 @@ class _Descent:
         earlier, shrunk = lowest, torch.zeros_like(lowest)
         for step in range(1, steps + 1):
             margin, gradient = search.margin_and_gradient(x + delta)
-            # Rounds begin at an adversarial image, so only what is found later tells whether the constant suffices.
+            # Rounds begin at an adversarial image, so only what is found later shows whether the constant suffices.
             self.crossed |= (margin > 0) & ((2 * step > steps) | (shrunk > 0))
             price, slope = self._price(delta)
             lowest = torch.minimum(lowest, price - self.constant * margin.clamp(max=0))
@@ -94,7 +94,7 @@ class _Descent:
                 search.retire(shrunk > _TIMES)
 
     def _price(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The part of the objective that is about the distance, and its gradient."""
+        """The distance term of the objective, and its gradient."""
         if self.search.threat.name == "l2":
             return inner(delta, delta), 2 * delta
         above = delta.abs() - per_image(self.bound, delta)

@@ -1,4 +1,4 @@
-"""DeepFool: straight to the boundary of the linearised model."""
+"""DeepFool: steps to the boundary of the linearised model."""
 
 import torch
 
@@ -13,8 +13,8 @@ def deepfool(search: Search, steps: int = 15, overshoot: float = 0.02, warm: boo
     """Walk to the linearised boundary (Moosavi-Dezfooli et al. 2016); once across, start again from the clean image.
 
     The second kind of step, the orthogonality of SuperDeepFool (Abdolahpourrostam et al. 2023), is the exact minimum
-    for the boundary's tangent plane, in the box: a linear model is solved by it. One rival class, the margin's, is
-    followed, so a step costs one backward whatever the number of classes. With `warm` it begins at the best adversarial
+    for the boundary's tangent plane, in the box: it solves a linear model. Only the margin's rival class is followed,
+    so a step costs one backward whatever the number of classes. With `warm` it begins at the best adversarial
     image known: for networks of rectifiers, which are linear around it, the exact minimum there.
     """
     x, threat, box = search.x, search.threat, (search.low, search.high)

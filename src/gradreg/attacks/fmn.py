@@ -19,8 +19,8 @@ def fmn(
 
     Before the first crossing the radius is that of the linearised boundary and 2 % more: without the overshoot the
     iterates creep up to a flat boundary from inside and never cross it. The margin is soft at first and hardens, so
-    that all rival classes pull before the nearest one does. Steps are a share of the radius, so nothing has to be
-    tuned to the model. `target` 1, 2, … pursues that rival class alone.
+    that all rival classes pull before the nearest one does. Steps are a fraction of the radius, so nothing has to
+    be tuned to the model. `target` 1, 2, … pursues that rival class alone.
     """
     x, threat = search.x, search.threat
     towards = rival(search, target) if target else search.y
@@ -47,7 +47,7 @@ def fmn(
 
 
 def _direction(gradient: Tensor, threat: str) -> Tensor:
-    """The gradient at the scale of the unit ball's own points: of length 1 in l2, of mean size 1 a pixel in l∞."""
+    """The gradient at the scale of points of the unit ball: norm 1 in l2, mean absolute value 1 per pixel in l∞."""
     size = gradient.flatten(1)
     if threat == "linf":
         scale = size.abs().mean(1)

@@ -9,7 +9,7 @@ from gradreg.norms import Threat, per_image
 def nearest(threat: Threat, normal: Tensor, offset: Tensor, origin: Tensor, low: float, high: float) -> Tensor:
     """The smallest δ, in the threat's norm, with ⟨normal, δ⟩ ≥ offset and origin + δ in the box.
 
-    Where the box does not reach the half-space it is the box's corner nearest to it; 0 for a zero normal.
+    Where the box does not reach the half-space, the corner of the box nearest to it; 0 for a zero normal.
     """
     flat, start = normal.flatten(1), origin.flatten(1)
     scale = flat.abs().amax(1, keepdim=True)
@@ -27,7 +27,7 @@ def linear_distance(threat: Threat, margin: Tensor, gradient: Tensor) -> Tensor:
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ of each image."""
+    """⟨a, b⟩ per image."""
     return (a * b).flatten(1).sum(1)
 
 

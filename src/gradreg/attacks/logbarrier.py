@@ -17,8 +17,8 @@ def logbarrier(
 
     The margin is the top-k one on logits, so that the barrier stands at the boundary which counts and does not depend
     on their scale; α is relative to the squared distance. A point that is not adversarial is pulled halfway back to
-    the last one that was, and the image's step is halved: a trial costs one forward and one backward, and there is no
-    loop that could hang. In l∞ the distance falls by clipping, the steepest way down, not along a smoothed maximum.
+    the last one that was, and the image's step is halved: a trial costs one forward and one backward, and no inner loop
+    can hang. In l∞ the distance falls by clipping, the steepest way down, not along a smoothed maximum.
     """
     find_start(search, gradients=True)
     x, threat = search.x, search.threat

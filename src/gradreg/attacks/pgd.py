@@ -18,7 +18,7 @@ def pgd(search: Search, steps: int = 20, rounds: int = 12, rel_step: float = 0.1
     """
     losses = {"ce": cross_entropy, "margin": lambda logits, y: margin(logits, y, search.topk)}
     if loss not in losses:
-        raise ConfigError(f"pgd has no loss {loss!r}: it is one of {', '.join(losses)}.")
+        raise ConfigError(f"pgd's loss must be one of {', '.join(losses)}; got {loss!r}.")
 
     def inside(radius: torch.Tensor, number: int) -> None:
         delta = _random_point(search, search.threat, radius, number)
@@ -32,7 +32,7 @@ def pgd(search: Search, steps: int = 20, rounds: int = 12, rel_step: float = 0.1
 
 
 def _random_point(search: Search, threat: Threat, radius: torch.Tensor, draw: int) -> torch.Tensor:
-    """A point of the ball; the nearest adversarial image known, pulled into it, for who has one."""
+    """A random point of the ball; where an adversarial image is known, the nearest one projected onto the ball."""
     noise = threat.project((search.uniform(draw) - 0.5) * per_image(radius, search.x), radius)
     known = threat.project(search.delta, radius)
     warm = per_image(search.found & (not search.fixed_radius), search.x).bool()

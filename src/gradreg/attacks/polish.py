@@ -1,4 +1,4 @@
-"""Polish: back along the straight line to the clean image, as far as it stays adversarial."""
+"""Polish: a line search from an adversarial image back to the clean image."""
 
 import torch
 
@@ -20,7 +20,7 @@ def polish(search: Search, steps: int = 10, first: float = 0.02) -> None:
     lower = torch.zeros_like(far)
     gap = torch.full_like(far, first)
     for _ in range(steps):
-        # Until something below fails the lower end is not a bracket but the clean image: go down by the gap.
+        # Until a lower trial fails there is no bracket, only the clean image: go down by the gap.
         share = torch.where(lower > 0, (lower + upper) / 2, torch.maximum(upper - gap, upper / 2))
         reached = search.margin(search.x + per_image(share, delta) * delta) > 0
         upper, lower = torch.where(reached, share, upper), torch.where(reached, lower, share)

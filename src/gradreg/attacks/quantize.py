@@ -12,11 +12,11 @@ _FACTORS = (1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 9.0)
 def snap(search: Search, bits: int) -> None:
     """Replace each adversarial image by one on the grid: the first longer perturbation that survives rounding.
 
-    Rounding to the nearest level loses perturbations below half a level, so rounding away from the clean image is
+    Rounding to the nearest level removes perturbations below half a level, so rounding away from the clean image is
     tried too.
     """
     if not 1 <= bits <= 16:
-        raise ConfigError(f"quantize is {bits}, but it is the number of bits of a pixel, 1 to 16; images have 8.")
+        raise ConfigError(f"quantize must be 1 to 16 bits per pixel (8 for usual images); got {bits}.")
     delta, found, goal = search.delta, search.found, search.goal
     unfinished = search.distance > 0
     search.distance = search.distance.masked_fill(unfinished, torch.inf)

@@ -10,10 +10,10 @@ from torch import Tensor
 from gradreg.attacks.geometry import linear_distance
 from gradreg.attacks.search import Search
 
-# An attack inside the balls of these radii, an image its own; the number is that of the attempt.
+# An attack inside balls of these radii, one per image; the number counts the attempts.
 Inside = Callable[[Tensor, int], None]
 
-# Kept from the ball's surface, so that rounding cannot carry a point outside of the radius that was asked for.
+# Distance kept from the surface of the ball, so that rounding cannot carry a point beyond the requested radius.
 _INSIDE = 1 - 1e-5
 
 
@@ -28,11 +28,11 @@ def geometric(step: int, steps: int, first: float, last: float) -> float:
 
 
 def smallest_radius(search: Search, run: Inside, rounds: int) -> None:
-    """Run an attack inside smaller and smaller balls, each image with its own radius.
+    """Run an attack inside smaller and smaller balls, with one radius per image.
 
     Below the best known distance by a gap; the gap stays after a success and shrinks to a third after a failure. An
     image without an adversarial image starts with the distance of the linearised model, doubled until one is found.
-    With radii given (a search that aims), every round is one more attempt at them.
+    With radii given (`Search.aim`), every round is one more attempt at them.
     """
     if search.fixed_radius:
         for number in range(rounds):

@@ -1,4 +1,4 @@
-"""What an attack promises: a distance and an adversarial image for every image, verified, with what it cost."""
+"""The result of an attack: a verified adversarial image and its distance per image, with the cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ class AttackResult:
     `distance` is 0 for an image that is misclassified as it is and inf where nothing was found; in both cases
     `adversarial` is the clean image. Otherwise it lies in the box at exactly that distance and a fresh forward has
     misclassified it. `winner` names the attack that found it ("clean": none was needed, "": none succeeded).
-    `eps` are the radii the search was for: it stopped below each one, so distances are not minimal then.
+    `eps` are the radii of a fixed-radius search: it stopped below each of them, so distances are not minimal then.
     """
 
     distance: Tensor
@@ -39,15 +39,15 @@ class AttackResult:
 
     @property
     def propagations(self) -> Tensor:
-        """Forwards and backwards of each image."""
+        """Forwards and backwards per image."""
         return self.forwards + self.backwards
 
     def robust(self, eps: float) -> Tensor:
-        """Images for which nothing adversarial was found within `eps`: no proof that there is nothing."""
+        """Images for which no adversarial image was found within `eps`; this proves nothing."""
         return robust_at(self.distance, eps)
 
     def robust_accuracy(self, eps: float) -> float:
-        """The share of images that withstood everything within `eps`; at 0 it is the clean accuracy."""
+        """The fraction of images that remain robust within `eps`; at 0 it is the clean accuracy."""
         return float(self.robust(eps).double().mean())
 
     def to(self, device: torch.device | str) -> "AttackResult":

@@ -15,8 +15,8 @@ def lead(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
 def rival(search: Search, place: int, among: int = 6) -> Tensor:
     """The class whose linearised boundary is the 1st, 2nd, … nearest to the clean image.
 
-    An image's rivals are ranked when it first needs them, among the classes of the highest scores: one forward and one
-    backward each. They are kept with the search, for all attacks.
+    The rivals of an image are ranked when it first needs them, among the classes with the highest scores, with one
+    forward and one backward each. The ranking is kept in the search, for all attacks.
     """
     others = search.logits.scatter(1, search.y[:, None], -torch.inf)
     classes = others.topk(min(among, others.shape[1] - 1)).indices

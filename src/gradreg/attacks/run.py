@@ -1,4 +1,4 @@
-"""From a model and images to a verified result: what every attack and the suite have in common around the search."""
+"""From a model and images to a verified result: what all attacks and suites share around the search."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 
 Progress = Callable[[int, int], None]
-# How far a model's two answers to the same images may be apart, relative to its logits; cuDNN stays far below it.
+# Allowed difference between two evaluations of the same images, relative to the logits; cuDNN stays far below it.
 _REPEATABLE = 1e-4
 
 
@@ -51,7 +51,7 @@ class Attack:
         progress: "Progress | None" = None,
         **options: Any,
     ) -> AttackResult:
-        """Attack the images; `start` are adversarial images to begin with, `options` those of this attack."""
+        """Attack the images; `start` are adversarial images to begin with, `options` are those of this attack."""
         setup = Setup(topk, seed, budget, batch_size, quantize, progress)
         return examine(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
 
@@ -60,13 +60,13 @@ class Attack:
 
 
 def attack_on(*threats: ThreatName, claims: bool = True) -> Callable[[Callable[..., None]], Attack]:
-    """Make a search function an attack for these threats; without `claims` it leaves the credit to whom it improves."""
+    """Make a search function an attack on these threats; without `claims` the attack improved on stays the winner."""
     return lambda run: Attack(run, threats, claims)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is the same for all attacks: `budget` is in propagations an image, `quantize` in bits a pixel."""
+    """Settings shared by all attacks: `budget` in propagations per image, `quantize` in bits per pixel."""
 
     topk: int = 1
     seed: int = 0
@@ -84,14 +84,14 @@ class Step:
     options: dict[str, Any] = field(default_factory=dict)
 
     def check(self, threat: Threat) -> None:
-        """Refuse an option or a threat that the attack does not know."""
+        """Refuse an option or a threat that the attack does not support."""
         unknown = sorted(set(self.options) - set(self.attack.options))
         if unknown:
             known = ", ".join(self.attack.options)
-            raise ConfigError(f"{self.attack.name} has no option {', '.join(unknown)}: it takes {known}.")
+            raise ConfigError(f"{self.attack.name}'s options must be among {known}; got {', '.join(unknown)}.")
         if threat.name not in self.attack.threats:
             raise ConfigError(
-                f"{self.attack.name} is an attack on {', '.join(self.attack.threats)}, not {threat.name}."
+                f"{self.attack.name} supports the threats {', '.join(self.attack.threats)}; got {threat.name}."
             )
 
 
@@ -111,13 +111,13 @@ def examine(
     for step in plan:
         step.check(norm)
     if start is not None and start.shape != x.shape:
-        raise DataError(f"start has shape {tuple(start.shape)} and x {tuple(x.shape)}: give a start for every image.")
+        raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
     if len(x) != len(y) or len(x) == 0:
         raise DataError(
-            f"There are {len(x)} images and {len(y)} labels: give one label for each of at least one image."
+            f"x and y must have one label per image and at least one image; got {len(x)} images and {len(y)} labels."
         )
     if setup.batch_size < 1:
-        raise ConfigError(f"batch_size is {setup.batch_size}, but it is at least 1.")
+        raise ConfigError(f"batch_size must be at least 1; got {setup.batch_size}.")
     batches = list(zip(x.split(setup.batch_size), y.split(setup.batch_size), strict=True))
     starts = [None] * len(batches) if start is None else list(start.split(setup.batch_size))
     results = []
@@ -149,7 +149,7 @@ def examine(
 
 
 def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queries: Queries, setup: Setup) -> Search:
-    """Check the model and the images, and that the model gives the same answer twice."""
+    """Check the model and the images, and that the model returns the same logits twice."""
     try:
         logits = classifier.check(x, y)
         queries.forwards.add_(1)
@@ -162,7 +162,7 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queri
     apart = (logits - again).abs().amax()
     if bool(apart > _REPEATABLE * logits.abs().amax()):
         raise ModelError(
-            f"The model gives the same images different logits when asked again (by {float(apart):.2g}): a single "
+            f"The model returns different logits when asked again about the same images (by {float(apart):.2g}): one "
             "query of a randomised model proves nothing; fix its randomness, or average over many draws inside it."
         )
     budget = None if setup.budget is None else setup.budget - 1  # the last one verifies
@@ -189,7 +189,7 @@ def _pursue(
 
 
 def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
-    """Aim each pending image at the largest radius that is not broken yet; others are left out."""
+    """Aim each pending image at the largest radius that is not broken yet; skip the others."""
     smaller = torch.tensor(radii, device=search.x.device, dtype=search.distance.dtype)
     smaller = smaller.expand(len(search.x), -1)
     target = smaller.where(smaller < search.distance[:, None], -1).amax(1)
@@ -206,7 +206,7 @@ def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object
 
 
 def _verify(search: Search, push: bool) -> None:
-    """Ask again about every adversarial image; one that fails is pushed outwards a little, or given up."""
+    """Evaluate every adversarial image again; one that fails is pushed outwards a little, or given up."""
     delta = search.delta
     pending = search.found & (search.distance > 0)
     for factor in (1.0, 1.001, 1.01, 1.1) if push else (1.0,):
@@ -233,7 +233,7 @@ def _radii(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
         return None
     radii = tuple(sorted({float(eps)} if isinstance(eps, int | float) else {float(radius) for radius in eps}))
     if not radii or radii[0] < 0:
-        raise ConfigError(f"eps is {eps}, but it is a radius or several, in pixel units and not negative.")
+        raise ConfigError(f"eps must be one or more radii ≥ 0 in pixel units; got {eps}.")
     return radii
 
 

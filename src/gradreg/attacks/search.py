@@ -1,7 +1,7 @@
-"""The search that all attacks share: what is adversarial, the best found so far, the box, who is still searched.
+"""The search that all attacks share: what is adversarial, the best found so far, the box, which images are active.
 
-An attack holds tensors with a row for every image and says where to look next. The core evaluates only the rows that
-are not finished, records every adversarial image it sees, and counts. When nobody is left it raises `Finished`.
+An attack holds tensors with one row per image and decides where to look next. The core evaluates only the rows that
+are not finished, records every adversarial image, and counts. When no image is left it raises `Finished`.
 """
 
 from collections.abc import Callable
@@ -20,16 +20,16 @@ Loss = Callable[..., Tensor]
 
 # A margin must exceed the rounding of the logits, or the same image in a batch of another size may not be adversarial.
 _ROUNDING = 16.0
-# Who shortens what another attack found by less than this share has not found it: a random step on the spot does that.
+# Improvements below this fraction earn no credit.
 _CREDIT = 1e-3
 
 
-class Finished(Exception):  # noqa: N818 - it ends an attack, and nothing went wrong
+class Finished(Exception):  # noqa: N818 - it ends an attack and is no error
     """No image is left to search, or the budget is spent."""
 
 
-def calls_between_looks(device: torch.device) -> int:
-    """How many evaluations go by before finished images are left out: looking makes an accelerator wait."""
+def _calls_between_looks(device: torch.device) -> int:
+    """Evaluations between two removals of finished images: each one makes an accelerator wait."""
     return 1 if device.type == "cpu" else 8
 
 
@@ -68,7 +68,7 @@ class Search:
         self._streams = Streams(seed, x, y)
         self._attack, self._claims, self._calls = -1, True, 0
         self._before = self.distance
-        self._every = calls_between_looks(x.device)
+        self._every = _calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
         self._retired = misclassified
         self._rows: Tensor | None = None
@@ -76,10 +76,9 @@ class Search:
         self.ranked: Tensor | None = None
 
     def begin(self, attack: int, claims: bool = True) -> None:
-        """Another attack takes over: everyone who has not reached the goal is searched again.
+        """Start the next attack: every image that has not reached its goal is searched again.
 
-        One that only improves what others found does not claim it, nor does one that gains next to nothing: they stay
-        the winners.
+        Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner.
         """
         self._attack, self._claims, self._before = attack, claims, self.distance
         self._calls = 0
@@ -87,7 +86,7 @@ class Search:
         self._compact()
 
     def aim(self, goal: Tensor) -> None:
-        """Ask only whether there is an adversarial image within `goal`, an image's own radius."""
+        """Search only for an adversarial image within `goal`, one radius per image."""
         self.goal, self.fixed_radius = goal, True
 
     def within(self, radius: Tensor, run: Callable[[], object]) -> None:
@@ -100,25 +99,27 @@ class Search:
         except Finished:
             pass
         finally:
-            # Who was left out of this part is searched again from the next call on.
+            # Images that were finished in this part are searched again from the next call on.
             self.goal, self._retired, self._calls = goal, retired, 0
 
     @property
     def anywhere(self) -> Tensor:
-        """A radius that is reached by any adversarial image."""
+        """A radius within which any adversarial image lies."""
         return torch.full_like(self.distance, torch.finfo(self.distance.dtype).max)
 
     def retire(self, finished: Tensor) -> None:
-        """The attack has nothing more to try on these images."""
+        """Stop searching these images until the next attack."""
         self._retired = self._retired | finished
 
     def check_finite(self) -> None:
-        """Refuse to go on after logits that are not finite."""
+        """Raise a ModelError if any logits were not finite."""
         if bool(self._broken):
-            raise ModelError("The model's logits are not finite for a perturbed image: look for overflow or 0/0 in it.")
+            raise ModelError(
+                "The model's logits are not finite for a perturbed image: look for overflow or 0/0 in the model."
+            )
 
     def live(self, ahead: int = 0) -> Tensor:
-        """Images that are neither finished nor out of budget, with so many propagations `ahead` at least."""
+        """Images that are not finished and have a budget for at least `ahead` more propagations."""
         live = ~(self._retired | (self.distance <= self.goal))
         if self.budget is not None and self.queries is not None:
             ahead = max(ahead, 2 * self._every)
@@ -140,7 +141,7 @@ class Search:
         return points.clamp(self.low, self.high)
 
     def margin(self, points: Tensor) -> Tensor:
-        """The margin on logits less their rounding, one forward; positive is adversarial."""
+        """The margin on logits minus their rounding error, one forward; positive is adversarial."""
         self._next()
         points = self._take(self.clamp(points))
         with torch.no_grad():
@@ -148,13 +149,13 @@ class Search:
         return self._spread(self._record(points, logits))
 
     def searched(self, ahead: int) -> Tensor:
-        """The numbers of the images that are searched and have so many propagations `ahead`."""
+        """Indices of the images that are searched and have a budget for `ahead` more propagations."""
         self._compact(ahead)
         assert self._rows is not None
         return self._rows
 
     def sides(self, points: Tensor, rows: Tensor) -> Tensor:
-        """Which of several points of these images, (count, rows, …), are adversarial: a forward each, none recorded."""
+        """Which of several points per image, (count, rows, …), are adversarial: one forward each, not recorded."""
         count = len(points)
         with torch.no_grad():
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
@@ -169,7 +170,7 @@ class Search:
         """The margin, and the soft margin of logits in units of their range at the clean image, with its gradient.
 
         Its gradient has the direction of the cross entropy's, mixing all rivals, but does not vanish where the model
-        is sure. A soft margin is of top-1; for top-k the margin itself is taken.
+        is confident. It is defined for top-1; for top-k the margin itself is used.
         """
         if self.topk > 1:
             hard, gradient = self.margin_and_gradient(points)
@@ -177,7 +178,7 @@ class Search:
         return self.loss_and_gradient(points, lambda z, y, s: soft_margin(z * s, y, sharpness), self._scale)
 
     def loss_and_gradient(self, points: Tensor, loss: Loss, *extra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The margin, and `loss(logits, y, *extra)` with its gradient; `extra` has a row for each image."""
+        """The margin, and `loss(logits, y, *extra)` with its gradient; `extra` has one row per image."""
         self._next()
         points = self._take(self.clamp(points))
         parts = [self._take(tensor) for tensor in extra]
@@ -193,11 +194,11 @@ class Search:
         return self._spread(reached), self._spread(losses), self._spread(gradient)
 
     def uniform(self, draw: int, like: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
-        """Uniform random numbers of each image's own stream (of those `rows`), shaped like `like` or the images."""
+        """Uniform random numbers from one stream per image (of those `rows`), shaped like `like` or the images."""
         return self._streams.uniform(self.x if like is None else like, draw, self._attack, rows)
 
     def normal(self, draw: int) -> Tensor:
-        """Normal random numbers of each image's own stream."""
+        """Normal random numbers from one stream per image."""
         return self._streams.normal(self.x, draw, self._attack)
 
     def _reached(self, logits: Tensor, y: Tensor) -> Tensor:
@@ -212,7 +213,7 @@ class Search:
         distance = self.threat.norm(points - self._take(self.x))
         better = (reached > 0) & (distance < known)
         if self._every == 1 and not bool(better.any()):
-            # Where a look costs nothing it saves copying all images for none that improved.
+            # Where the check is free it saves copying all images when none improved.
             return reached
         self.distance = self._spread(distance.where(better, known), self.distance)
         if self._claims:
@@ -228,7 +229,7 @@ class Search:
         self._calls += 1
 
     def _compact(self, ahead: int = 0) -> None:
-        """Leave out who is finished or has spent the budget: the one place that waits for the device."""
+        """Drop images that are finished or have spent the budget: the one place that waits for the device."""
         self.check_finite()
         self._rows = self.live(ahead).nonzero().flatten()
         if len(self._rows) == 0:
@@ -238,7 +239,7 @@ class Search:
         return tensor if self._rows is None or len(self._rows) == len(tensor) else tensor[self._rows]
 
     def _spread(self, part: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Rows of the searched images, put back among those of all; zeros for the others if there is nothing else."""
+        """Rows of the searched images, scattered into rows of all images: into `onto`, or into zeros."""
         if self._rows is None or len(part) == len(self.x):
             return part
         onto = part.new_zeros(len(self.x), *part.shape[1:]) if onto is None else onto

@@ -11,10 +11,10 @@ from gradreg.norms import per_image
 
 @attack_on("l2", "linf")
 def square(search: Search, steps: int = 500, share: float = 0.3) -> None:
-    """Random search with square patches (Andriushchenko et al. 2020), of each image's own places and colours.
+    """Random search with square patches (Andriushchenko et al. 2020), with places and colours drawn per image.
 
-    Patches cover `share` of the image at first and shrink with the steps. Without radii, the ball shrinks below every
-    adversarial image that is found, so the search is for the smallest distance. Images are the last two axes.
+    Patches cover the fraction `share` of the image at first and shrink with the steps. Without radii, the ball shrinks
+    below every adversarial image that is found, which minimises the distance. Images are the last two axes.
     """
     x, threat = search.x, search.threat
     wide = (search.high - search.low) * (0.5 if threat.name == "linf" else 0.25 * x[0].numel() ** 0.5)
@@ -51,14 +51,14 @@ def _fit(search: Search, delta: Tensor, radius: Tensor) -> Tensor:
 
 
 def _stripes(search: Search) -> Tensor:
-    """Vertical stripes of random sign, the start that the paper found best."""
+    """Vertical stripes of random sign, the paper's best initialisation."""
     row = search.x[..., :1, :] if search.x.ndim > 2 else search.x
     signs = torch.where(search.uniform(0, row) < 0.5, -1.0, 1.0).to(search.x.dtype)
     return signs.expand_as(search.x).clone()
 
 
 def _patch(search: Search, step: int, share: float) -> tuple[Tensor, Tensor]:
-    """A square of about that share of the image, and a sign for each of its channels."""
+    """A square of about that fraction of the image, and one sign per channel."""
     shape = search.x.shape
     height, width = (shape[-2], shape[-1]) if len(shape) > 2 else (1, shape[-1])
     side = max(1, round((share * height * width) ** 0.5)) if height > 1 else max(1, round(share * width))

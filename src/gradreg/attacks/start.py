@@ -1,4 +1,4 @@
-"""Somewhere to begin for attacks that need an adversarial image before they can start."""
+"""A first adversarial image, for attacks that start from one."""
 
 import torch
 
@@ -8,10 +8,10 @@ from gradreg.attacks.search import Search
 
 
 def find_start(search: Search, tries: int = 20, gradients: bool = False) -> None:
-    """Look for any adversarial image where none is known, then bisect its segment; who has none is retired.
+    """Look for any adversarial image where none is known, then bisect its segment; images without one are retired.
 
     Blends with uniform noise, from a little of it to nothing else, then the negative, flat grey levels and black and
-    white noise; with `gradients`, DeepFool after them. An image's tries are its own, so one for which nothing works
+    white noise; with `gradients`, DeepFool after them. Images are tried independently, so one for which nothing works
     costs the others nothing.
     """
     fresh = ~search.found

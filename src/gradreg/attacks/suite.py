@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor
 
@@ -30,6 +30,7 @@ from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 
 SuiteName = Literal["standard", "paper", "quick"]
+SUITES: tuple[SuiteName, ...] = get_args(SuiteName)
 
 ATTACKS: dict[str, Attack] = {
     found.name: found for found in (deepfool, ddn, fmn, pgd, apgd, carlini_wagner, boundary, logbarrier, square, polish)
@@ -95,24 +96,31 @@ def _resumed(
     return pool.result.to(x.device)
 
 
+def choices() -> str:
+    """What `attacks` can be, in words: for help texts and errors."""
+    return f"a suite ({', '.join(SUITES)}) or a list of attacks ({', '.join(ATTACKS)})"
+
+
 def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> list[Step]:
     if isinstance(attacks, str):
         suites = FIXED if fixed else MINIMAL
         if attacks not in suites:
-            raise ConfigError(f"There is no suite {attacks!r}: it is one of {', '.join(suites)}, or a list of attacks.")
+            raise ConfigError(f"attacks must be {choices()}; got {attacks!r}.")
         plan = [Step(found, options) for found, options in suites[attacks] if threat.name in found.threats]
         if not any(step.attack.claims for step in plan):
-            raise ConfigError(f"The {attacks} suite has no attack on {threat.name}: take another suite or a list.")
+            raise ConfigError(
+                f"The {attacks} suite has no attack on {threat.name}: use another suite or a list of attacks."
+            )
         return plan
     unknown = [name for name in attacks if name not in ATTACKS]
     if unknown or not attacks:
-        raise ConfigError(f"There is no attack {', '.join(unknown) or '[]'}: there are {', '.join(ATTACKS)}.")
+        raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}.")
     return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
 
 
-Suite = list[tuple[Attack, dict[str, Any]]]
+_Suite = list[tuple[Attack, dict[str, Any]]]
 
-MINIMAL: dict[str, Suite] = {
+MINIMAL: dict[str, _Suite] = {
     "quick": [(fmn, {"steps": 22, "first": 10.0}), (polish, {"steps": 7})],
     "paper": [(pgd, {}), (carlini_wagner, {}), (boundary, {}), (logbarrier, {}), (polish, {})],
     "standard": [
@@ -129,7 +137,7 @@ MINIMAL: dict[str, Suite] = {
     ],
 }
 
-FIXED: dict[str, Suite] = {
+FIXED: dict[str, _Suite] = {
     "quick": [(fmn, {"steps": 16, "first": 10.0}), (apgd, {"steps": 10, "losses": ("ce",)})],
     "paper": [(pgd, {}), (carlini_wagner, {}), (boundary, {}), (logbarrier, {})],
     "standard": [
@@ -141,7 +149,7 @@ FIXED: dict[str, Suite] = {
         (apgd, {"steps": 50, "losses": ("t1", "t2", "t3")}),
         (square, {"steps": 80}),
         (boundary, {"steps": 200}),
-        # From random starts: what withstands all of the above has often only one basin that leads out of it.
+        # From random starts: images that remain robust to all of the above often have a single basin that leads out.
         (pgd, {"steps": 100, "rounds": 4}),
     ],
 }

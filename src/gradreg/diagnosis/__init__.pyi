@@ -1,3 +1,5 @@
+from .broken import Masked as Masked
+from .broken import broken_models as broken_models
 from .diagnose import diagnose as diagnose
 from .flags import Flag as Flag
 from .flags import Verdict as Verdict

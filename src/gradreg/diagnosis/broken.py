@@ -1,4 +1,4 @@
-"""Models that only look robust, made of an honest one: what a diagnosis has to find (Carlini et al. 2019, §4)."""
+"""Models that only look robust, made from an honest one: what a diagnosis must detect (Carlini et al. 2019, §4)."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Masked(nn.Module):
-    """A model in a disguise: what is done to the images before it, and to its logits after it."""
+    """A model with a function of the images before it and a function of the logits after it."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class Masked(nn.Module):
         return logits if self.after is None else self.after(logits)
 
 
-class Purified(nn.Module):
-    """Walks a few steps towards the image it is surest of before it answers: optimisation at inference."""
+class _Purified(nn.Module):
+    """Purification: a few gradient steps on the image towards higher confidence, then the answer."""
 
     def __init__(self, model: nn.Module, steps: int = 2, size: float = 0.02) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Purified(nn.Module):
 
 
 def broken_models(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
-    """The disguises of an honest model in eval mode, and the code of the flag that each must raise."""
+    """Masked versions of an honest model in eval mode, each with the code of the flag that it must raise."""
     return {
         "input quantised": (Masked(model, before=lambda x: (7 * x).round() / 7), "zero-gradient-margin"),
         "input thresholded": (Masked(model, before=lambda x: (x > 0.5).to(x.dtype)), "zero-gradient-margin"),
@@ -57,11 +57,11 @@ def broken_models(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
         "probabilities": (Masked(model, after=lambda z: z.softmax(1)), "probabilities"),
         "ripple": (Masked(model, before=_rippled), "slope-mismatch"),
         "detached half": (Masked(model, before=lambda x: 0.5 * x + 0.5 * x.detach()), "slope-mismatch"),
-        "optimises inside": (Purified(model), "optimises-inside"),
+        "optimises inside": (_Purified(model), "optimises-inside"),
         "not a number": (Masked(model, after=lambda z: (z - z.amax(1, keepdim=True)) / 0), "not-finite"),
     }
 
 
 def _rippled(x: Tensor) -> Tensor:
-    """Moves a pixel by at most 0.004, but its slope by up to 1.6."""
+    """Changes a pixel by at most 0.004 and its slope by up to 1.6."""
     return x + 0.004 * torch.sin(400 * x)

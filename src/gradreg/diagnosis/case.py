@@ -1,4 +1,4 @@
-"""The model and images under examination, and the few ways in which tests question them."""
+"""The model and the images that are diagnosed, and what tests ask of them."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ _SALT = 7919
 
 @dataclass(frozen=True)
 class Case:
-    """Images that a model in eval mode was asked about, its logits for them, and the threat."""
+    """Images, the logits of a model in eval mode for them, and the threat."""
 
     classifier: Classifier
     x: Tensor
@@ -30,17 +30,19 @@ class Case:
     topk: int
     seed: int
     batch_size: int
+    in_train_mode: tuple[str, ...] = ()
+    """Layers that were in train mode when the model was passed, by the name of their class."""
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
     def correct(self) -> Tensor:
-        """Images with the right class, of which alone there is something to attack."""
+        """Correctly classified images: only these can be attacked."""
         return margin(self.logits, self.y, self.topk) <= 0
 
     def select(self, images: Tensor) -> "Case":
-        """The same about some of the images."""
+        """The same for some of the images."""
         return replace(self, x=self.x[images], y=self.y[images], logits=self.logits[images])
 
     def margin(self, logits: Tensor, y: Tensor, /) -> Tensor:
@@ -48,18 +50,18 @@ class Case:
         return margin(logits, y, self.topk)
 
     def margin_at(self, points: Tensor) -> Tensor:
-        """The margin at a point of each image's own."""
+        """The margin at one point per image."""
         parts = zip(points.split(self.batch_size), self.y.split(self.batch_size), strict=True)
         with torch.no_grad():
             return torch.cat([self.margin(self.classifier(part), y) for part, y in parts])
 
     def gradient(self, points: Tensor, loss: Criterion) -> Tensor:
-        """The gradient of each image's loss at a point of its own."""
+        """The gradient of the loss at one point per image."""
         parts = zip(points.split(self.batch_size), self.y.split(self.batch_size), strict=True)
         return torch.cat([self.classifier.loss_and_gradient(part, y, loss)[1] for part, y in parts])
 
     def direction(self, draw: int) -> Tensor:
-        """A random direction of length 1 for each image, of its own stream; a corner of the cube for l∞."""
+        """A random direction of norm 1 per image, from the image's own stream; a corner of the cube for l∞."""
         noise = Streams(self.seed, self.x, self.y).normal(self.x, draw, _SALT).to(self.x.dtype)
         if self.threat.name == "linf":
             return noise.sign()
@@ -71,7 +73,7 @@ class Case:
         return points.clamp(low + room, high - room)
 
     def broken_by(self, attack: Attack, eps: float | None = None, **options: Any) -> Tensor:
-        """Which images that attack breaks within the radius."""
+        """Which images the attack breaks within the radius."""
         found = attack(
             self.classifier,
             self.x,

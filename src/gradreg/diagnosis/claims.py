@@ -1,6 +1,7 @@
-"""What was claimed about the model, against adversarial images that are at hand."""
+"""What was claimed about the model, compared with adversarial images that are known."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,13 +14,13 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.smoothing import Certificates
 
 # Beyond float rounding of a distance; a contradiction must not be a matter of the last digit.
-ABSOLUTE, RELATIVE = 1e-6, 1e-4
-VIOLATED, BEATEN = 0.05, 0.02
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-4
+_VIOLATED, _BEATEN = 0.05, 0.02
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a caller knows about the images from elsewhere; `sound` are radii proved for this very classifier."""
+    """What the caller passed about the images; `sound` are radii proved for this very classifier."""
 
     attack_result: AttackResult | None = None
     sound: Tensor | None = None
@@ -27,20 +28,20 @@ class Claims:
 
     @property
     def names(self) -> list[str]:
-        """What was passed to be compared."""
+        """The claims that were passed, by the name of the argument."""
         given = {"attack_result": self.attack_result, "sound": self.sound, "bound": self.bound}
         return [name for name, claim in given.items() if claim is not None]
 
     def check(self, images: int, threat: str, topk: int) -> None:
-        """Refuse claims about other images, another norm or another top-k."""
+        """Refuse claims about other images, another threat or another top-k."""
         result, sound, bound = self.attack_result, self.sound, self.bound
         if result is not None and (result.threat, result.topk) != (threat, topk):
             raise ConfigError(
-                f"attack_result is of {result.threat}, top-{result.topk}, and the diagnosis of {threat}, top-{topk}: "
-                "they need the same."
+                f"attack_result must be for {threat}, top-{topk}, like the diagnosis; got {result.threat}, "
+                f"top-{result.topk}."
             )
         if bound is not None and bound.threat != threat:
-            raise ConfigError(f"bound is of {bound.threat} and the diagnosis of {threat}: they need the same.")
+            raise ConfigError(f"bound must be for {threat}, like the diagnosis; got {bound.threat}.")
         counts = {
             "attack_result": None if result is None else len(result),
             "sound": None if sound is None else len(sound),
@@ -48,34 +49,60 @@ class Claims:
         }
         for name, count in counts.items():
             if count is not None and count != images:
-                raise DataError(f"{name} is about {count} images and x has {images}: pass it for the same images.")
+                raise DataError(f"{name} must have one entry per image of x, {images}; got {count}.")
         if sound is not None and (sound.ndim != 1 or bool(sound.isnan().any()) or bool((sound < 0).any())):
-            raise DataError("sound is one radius ≥ 0 an image, but some are negative or NaN, or it is no such list.")
+            raise DataError("sound must have one radius ≥ 0 per image; got a negative one, NaN or another shape.")
 
-    def flags(self, case: Case, broken: Tensor) -> list[Flag]:
-        """All comparisons; `case` is of all images, `broken` says which of the first of them other tests broke."""
-        if not self.names:
-            return []
-        result = self.attack_result
+
+@dataclass(frozen=True)
+class Comparison:
+    """Claims about all images of a case, next to the adversarial images that are known for them."""
+
+    case: Case
+    claims: Claims
+    result: AttackResult
+    """The attack that was passed, or a quick one."""
+    broken: Tensor
+    """Which of the first images the diagnosis's own attacks broke within ε."""
+
+    @classmethod
+    def of(cls, case: Case, claims: Claims, broken: Tensor) -> "Comparison":
+        """Attack the images where no attack result was passed."""
+        result = claims.attack_result
         if result is None:
-            quick = {"topk": case.topk, "seed": case.seed, "batch_size": case.batch_size}
-            result = attack(case.classifier, case.x, case.y, threat=case.threat, attacks="quick", **quick)  # type: ignore[arg-type]
-        result = result.to(case.x.device)
-        holds = _reproduced(case, result)
-        # Only what this model was just seen to get wrong counts against a claim about it.
-        distance = result.distance.where(holds, torch.inf)
-        found: list[Flag] = []
-        if self.attack_result is not None:
-            found += [_not_reproduced(result, holds), _given_attack_beaten(case, distance, broken)]
-        if self.sound is not None:
-            found.append(_contradicted(self.sound.to(distance.device), distance))
-        if self.bound is not None:
-            found.append(_bound_violated(self.bound, distance))
-        return found
+            result = attack(
+                case.classifier,
+                case.x,
+                case.y,
+                threat=case.threat,
+                attacks="quick",
+                topk=case.topk,
+                seed=case.seed,
+                batch_size=case.batch_size,
+            )
+        return cls(case, claims, result.to(case.x.device), broken)
+
+    @cached_property
+    def reproduced(self) -> Tensor:
+        """Adversarial images that this model misclassifies now, at the distance that was claimed.
+
+        Where an image is misclassified as it is, the adversarial image is the clean one.
+        """
+        case, result = self.case, self.result
+        points = result.adversarial.to(case.x.dtype)
+        near = case.threat.norm(points - case.x) <= result.distance * (1 + _RELATIVE) + _ABSOLUTE
+        low, high = case.classifier.box
+        boxed = ((points >= low) & (points <= high)).flatten(1).all(1)
+        return result.success & near & boxed & (case.margin_at(points) > 0)
+
+    @property
+    def distance(self) -> Tensor:
+        """Distances of reproduced adversarial images: only these count against a claim about this model."""
+        return self.result.distance.where(self.reproduced, torch.inf)
 
 
 def smoothed_certificates(certificates: Certificates) -> Flag:
-    """They are of the smoothed classifier, and these attacks are on the other one: there is nothing to compare."""
+    """Certificates are of the smoothed classifier and attacks here of the base classifier: they are not comparable."""
     settings = certificates.settings
     finding = (
         f"The {len(certificates)} certificates are of the classifier smoothed with σ = {settings.sigma:g}; attack "
@@ -84,40 +111,33 @@ def smoothed_certificates(certificates: Certificates) -> Flag:
     return make("smoothed-certificates", "info", finding, sigma=settings.sigma, alpha=settings.alpha)
 
 
-def _reproduced(case: Case, result: AttackResult) -> Tensor:
-    """Adversarial images that this model gets wrong when it is asked now, at the distance that was claimed.
-
-    Where an image is misclassified as it is, the adversarial image is the clean one.
-    """
-    points = result.adversarial.to(case.x.dtype)
-    near = case.threat.norm(points - case.x) <= result.distance * (1 + RELATIVE) + ABSOLUTE
-    low, high = case.classifier.box
-    boxed = ((points >= low) & (points <= high)).flatten(1).all(1)
-    return result.success & near & boxed & (case.margin_at(points) > 0)
-
-
-def _not_reproduced(result: AttackResult, holds: Tensor) -> Flag:
-    claimed = int(result.success.sum())
-    stale = claimed - int(holds.sum())
+def not_reproduced(found: Comparison) -> Flag:
+    """Adversarial images that were passed and do not fool this model."""
+    claimed = int(found.result.success.sum())
+    stale = claimed - int(found.reproduced.sum())
     finding = f"{stale} of the {claimed} adversarial images that were passed do not fool this model."
     return graded("not-reproduced", stale / max(claimed, 1), finding, error=0.0, images=stale, n=claimed)
 
 
-def _given_attack_beaten(case: Case, distance: Tensor, broken: Tensor) -> Flag:
-    """Images that withstood the attack that was passed, and fell to the tests' own short ones."""
-    withstood = distance[: len(broken)] > case.eps
-    beaten = int((withstood & broken).sum())
+def given_attack_beaten(found: Comparison) -> Flag:
+    """Images that remained robust to the attack that was passed, and not to the diagnosis's own short attacks."""
+    broken, eps = found.broken, found.case.eps
+    robust = found.distance[: len(broken)] > eps
+    beaten = int((robust & broken).sum())
     finding = (
-        f"The attack that was passed left {int(withstood.sum())} of {len(broken)} images unbroken at ε = "
-        f"{case.eps:.3g}; the tests' own broke {beaten} of them."
+        f"The attack that was passed left {int(robust.sum())} of {len(broken)} images unbroken at ε = "
+        f"{eps:.3g}; the tests' own broke {beaten} of them."
     )
-    limit = max(BEATEN, 1 / len(broken))
+    limit = max(_BEATEN, 1 / len(broken))
     return graded("given-attack-beaten", beaten / len(broken), finding, warn=limit, images=beaten, n=len(broken))
 
 
-def _contradicted(sound: Tensor, distance: Tensor) -> Flag:
+def certificate_contradicted(found: Comparison) -> Flag:
     """An adversarial image within a radius proved for the same classifier: one of the two is wrong, for certain."""
-    inside = sound.double() > distance.double() * (1 + RELATIVE) + ABSOLUTE
+    distance = found.distance
+    assert found.claims.sound is not None
+    sound = found.claims.sound.to(distance.device)
+    inside = sound.double() > distance.double() * (1 + _RELATIVE) + _ABSOLUTE
     images = int(inside.sum())
     finding = (
         f"{images} of {len(sound)} images have a verified adversarial image within the radius proved to hold none."
@@ -132,11 +152,12 @@ def _contradicted(sound: Tensor, distance: Tensor) -> Flag:
     return make(PROVEN_BUG, "error" if images else "info", finding, **evidence)
 
 
-def _bound_violated(bound: Bound, distance: Tensor) -> Flag:
-    """The larger of the two heuristic bounds, as far as the attack can tell."""
-    found = violations(bound.best, distance)
+def bound_violated(found: Comparison) -> Flag:
+    """The larger of the two heuristic bounds, against the distances that the attack found."""
+    assert found.claims.bound is not None
+    seen = violations(found.claims.bound.best, found.distance)
     finding = (
-        f"Of {found.n} correctly classified images, {found.rate:.1%} have an adversarial image nearer than the "
-        f"heuristic bound (worst ratio {found.worst_ratio:.3g})."
+        f"Of {seen.n} correctly classified images, {seen.rate:.1%} have an adversarial image nearer than the "
+        f"heuristic bound (worst ratio {seen.worst_ratio:.3g})."
     )
-    return graded("bound-violated", found.rate, finding, warn=VIOLATED, worst=found.worst_ratio, n=found.n)
+    return graded("bound-violated", seen.rate, finding, warn=_VIOLATED, worst=seen.worst_ratio, n=seen.n)

@@ -1,8 +1,9 @@
-"""Is this robustness real? All tests, one after the other, as far as each still makes sense."""
+"""Is this robustness real? All tests of the registry, one after the other, as far as each still makes sense."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -10,33 +11,24 @@ from torch import Tensor
 
 from gradreg.attacks import AttackResult
 from gradreg.attacks.run import Progress
+from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
-from gradreg.diagnosis import contests, slopes, usage
+from gradreg.diagnosis import usage
 from gradreg.diagnosis.case import Case
-from gradreg.diagnosis.claims import Claims, smoothed_certificates
+from gradreg.diagnosis.claims import Claims, Comparison, smoothed_certificates
 from gradreg.diagnosis.contests import Contest
 from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.diagnosis.options import DiagnosisOptions
+from gradreg.diagnosis.registry import Test, at_stage
 from gradreg.errors import DataError, ModelError
 from gradreg.penalty.passes import Model, RandomState
 from gradreg.smoothing import Certificates
 
-# These need no radius, and so make sense for pixels in any units and for a model that rolls dice.
-POINTWISE: dict[str, Callable[[Case], Flag]] = {
-    "zero-gradient-margin": slopes.zero_gradient_margin,
-    "zero-gradient-cross-entropy": slopes.zero_gradient_cross_entropy,
-    "saturated-loss": slopes.saturated_loss,
-    "closed-loss-gap": slopes.closed_loss_gap,
-}
-NEARBY: dict[str, Callable[[Case], Flag]] = {
-    "slope-mismatch": slopes.slope_mismatch,
-    "slope-uncorrelated": slopes.slope_uncorrelated,
-    "unstable-gradient": slopes.unstable_gradient,
-}
-SIMPLE = ("clean-accuracy", "randomised", "probabilities", "optimises-inside")
-TOTAL = 3 + len(SIMPLE) + len(POINTWISE) + len(NEARBY) + len(contests.TESTS) + 1
+_MADE = at_stage("usage", "point", "nearby", "contest")
+# One more than the tests, since a diagnosis ends with what was left out, or with claims.
+_TOTAL = len(_MADE) + 1
 
 
 @takes(DiagnosisOptions)
@@ -53,10 +45,11 @@ def diagnose(
     progress: Progress | None = None,
     **keywords: Any,
 ) -> list[Flag]:
-    """A flag for every test, "info" where it was passed; the first `images` images are looked at.
+    """One flag per test, "info" where it was passed, on the first `images` images.
 
-    What an attack refuses (train mode, probabilities, pixels outside the box, …) becomes a flag here. What was found
-    by an attack, proved (`sound`), or estimated (`bound`) about all the images is compared with adversarial images.
+    What an attack refuses (train mode, probabilities, pixels outside the box, …) becomes a flag here. What an attack
+    found (`attack_result`), what was proved (`sound`) or estimated (`bound`) about all the images is compared with
+    adversarial images.
     """
     chosen = options_of(DiagnosisOptions, options, keywords)
     norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
@@ -65,11 +58,20 @@ def diagnose(
     claims.check(len(x), norm.name, topk)
     x, y = x.detach(), y.long()
     tally = _Tally(progress)
-    tally.add(usage.train_mode(classifier))
-    build = partial(Case, threat=norm, eps=chosen.radius, topk=topk, seed=chosen.seed, batch_size=chosen.batch_size)
-    # A model that rolls dice takes them from the global stream, which stands where it stood afterwards.
-    with RandomState.now(x.device).replayed(), usage.eval_mode(classifier):
-        _examine(classifier, x, y, min(chosen.images, len(x)), build, claims, tally)
+    # A randomised model draws from the global stream, which is put back afterwards.
+    with RandomState.now(x.device).replayed(), usage.eval_mode(classifier) as in_train_mode:
+        build = partial(
+            _case,
+            threat=norm,
+            eps=chosen.radius,
+            topk=topk,
+            seed=chosen.seed,
+            batch_size=chosen.batch_size,
+            in_train_mode=in_train_mode,
+        )
+        first = build(classifier, x[: chosen.images], y[: chosen.images])
+        _check_labels(y, first.logits.shape[1])
+        _run(first, partial(build, x=x, y=y), claims, tally)
     if certificates is not None:
         tally.add(smoothed_certificates(certificates))
     return tally.finish()
@@ -77,85 +79,97 @@ def diagnose(
 
 @dataclass
 class _Tally:
-    """The flags so far, and how much that is of the work."""
+    """The flags so far, and the progress that they stand for."""
 
     progress: Progress | None
     flags: list[Flag] = field(default_factory=list)
 
-    def add(self, flag: Flag) -> Flag:
+    def make(self, tests: Iterable[Test], given: Case | Contest | Comparison) -> None:
+        """Run tests, one after the other, until one finds that logits are not finite."""
+        for test in tests:
+            module, _, function = test.run.partition(".")
+            self.add(getattr(import_module(f"gradreg.diagnosis.{module}"), function)(given))
+            if self.failed("not-finite"):
+                return
+
+    def add(self, flag: Flag) -> None:
         self.flags.append(flag)
         if self.progress is not None:
-            self.progress(min(len(self.flags), TOTAL - 1), TOTAL)
-        return flag
+            self.progress(min(len(self.flags), _TOTAL - 1), _TOTAL)
+
+    def leave_out(self, tests: Iterable[Test], reason: str, claims: Sequence[str] = ()) -> None:
+        """Say which of these tests were not made, and why."""
+        made = {flag.code for flag in self.flags}
+        names = [*(test.code for test in tests if test.code not in made), *claims]
+        if names:
+            self.add(left_out(names, reason))
+
+    def failed(self, code: str) -> bool:
+        return any(flag.code == code and flag.severity == "error" for flag in self.flags)
 
     def finish(self) -> list[Flag]:
         if self.progress is not None:
-            self.progress(TOTAL, TOTAL)
+            self.progress(_TOTAL, _TOTAL)
         return self.flags
 
 
-def _examine(
-    classifier: Classifier, x: Tensor, y: Tensor, images: int, build: "partial[Case]", claims: Claims, tally: _Tally
-) -> None:
-    first, labels, batch_size, topk = x[:images], y[:images], build.keywords["batch_size"], build.keywords["topk"]
-    boxed = tally.add(usage.input_range(first, classifier.box)).severity != "error"
-    logits = usage.clean_logits(classifier, first, batch_size)
-    if int(y.min()) < 0 or int(y.max()) >= logits.shape[1]:
-        raise DataError(
-            f"Labels run from {int(y.min())} to {int(y.max())}, but the model has classes 0 to {logits.shape[1] - 1}."
-        )
-    if tally.add(usage.finite(logits)).severity == "error":
-        rest = [*SIMPLE, *POINTWISE, *NEARBY, *contests.TESTS, *claims.names]
-        tally.add(left_out(rest, "since logits are not finite"))
+def _case(classifier: Classifier, x: Tensor, y: Tensor, *, batch_size: int, **settings: Any) -> Case:
+    """The images with the logits of the classifier."""
+    logits = usage.clean_logits(classifier, x, batch_size)
+    return Case(classifier, x, y, logits, batch_size=batch_size, **settings)
+
+
+def _run(case: Case, on_all: Callable[[Classifier], Case], claims: Claims, tally: _Tally) -> None:
+    """All tests, as far as each still makes sense; `on_all` makes a case of all the images, which claims are about."""
+    tally.make(at_stage("usage"), case)
+    if tally.failed("not-finite"):
+        tally.leave_out(_MADE, "since logits are not finite", claims.names)
         return
-    tally.add(usage.clean_accuracy(logits, labels, topk))
-    fixed = tally.add(usage.randomised(classifier, first, logits, batch_size)).severity != "error"
-    scores = tally.add(usage.probabilities(logits)).severity == "error"
-    tally.add(usage.optimises_inside(classifier, first[:batch_size]))
-    face = usage.attackable(classifier, first, log=scores)
-    case = build(face, first, labels, usage.clean_logits(face, first, batch_size))
-    trouble = "" if fixed else "since the model gives another answer each time"
-    trouble = trouble if boxed else "since distances in such pixels mean nothing"
+    face = usage.attackable(case.classifier, case.x, log=tally.failed("probabilities"))
+    case = replace(case, classifier=face, logits=usage.clean_logits(face, case.x, case.batch_size))
+    trouble = "since the model gives another answer each time" if tally.failed("randomised") else ""
+    trouble = "since distances in such pixels mean nothing" if tally.failed("input-range") else trouble
     broken = _attack(case, trouble, tally)
-    if trouble and claims.names:
-        tally.add(left_out(claims.names, trouble))
+    if trouble:
+        tally.leave_out((), trouble, claims.names)
     elif claims.names:
-        every = build(face, x, y, usage.clean_logits(face, x, batch_size))
-        for flag in claims.flags(every, broken):
-            tally.add(flag)
+        chosen = [test for test in at_stage("claim") if set(test.needs) <= set(claims.names)]
+        tally.make(chosen, Comparison.of(on_all(face), claims, broken))
 
 
 def _attack(case: Case, trouble: str, tally: _Tally) -> Tensor:
-    """Gradients and attacks, on the correctly classified images; which of all were broken within ε is returned."""
+    """Gradients and attacks on the correctly classified images; returns which of all images were broken within ε."""
     correct = case.correct
     broken = torch.zeros_like(correct)
     if not bool(correct.any()):
-        tally.add(left_out([*POINTWISE, *NEARBY, *contests.TESTS], "since no image is classified correctly"))
+        tally.leave_out(_MADE, "since no image is classified correctly")
         return broken
     case = case.select(correct)
-    for test in POINTWISE.values():
-        tally.add(test(case))
+    tally.make(at_stage("point"), case)
     if trouble:
-        tally.add(left_out([*NEARBY, *contests.TESTS], trouble))
+        tally.leave_out(_MADE, trouble)
         return broken
-    for test in NEARBY.values():
-        tally.add(test(case))
-    contest, names = Contest(case), contests.applicable(case)
+    tally.make(at_stage("nearby"), case)
+    contest = Contest(case)
+    contests = [test for test in at_stage("contest") if all(contest.supports(ATTACKS[name]) for name in test.needs)]
     try:
-        for name in names:
-            tally.add(contests.TESTS[name](contest))
+        tally.make(contests, contest)
     except ModelError as error:
-        made = {flag.code for flag in tally.flags}
         tally.add(make("attack-stopped", "error", f"An attack had to stop: {error}"))
-        tally.add(left_out([name for name in names if name not in made], "since an attack had to stop"))
+        tally.leave_out(contests, "since an attack had to stop")
         return broken
-    if len(names) < len(contests.TESTS):
-        tally.add(left_out(contests.NOT_IN_L1, "since these attacks have no l1 form here"))
+    tally.leave_out(_MADE, f"since these attacks have no {case.threat.name} form here")
     return broken.masked_scatter(correct, contest.broken)
 
 
 def _check(x: Tensor, y: Tensor) -> None:
     if x.ndim < 2 or not x.is_floating_point() or len(x) == 0:
-        raise DataError(f"x is a {x.dtype} tensor of shape {tuple(x.shape)}, but it is a batch of float images.")
+        raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
     if y.shape != (len(x),) or y.is_floating_point():
-        raise DataError(f"y is a {y.dtype} tensor of shape {tuple(y.shape)}, but it is {len(x)} integer labels.")
+        raise DataError(f"y must be {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
+
+
+def _check_labels(y: Tensor, classes: int) -> None:
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= classes:
+        raise DataError(f"Labels must lie between 0 and {classes - 1}, the model's classes; got {low} to {high}.")

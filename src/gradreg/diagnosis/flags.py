@@ -1,4 +1,4 @@
-"""What a test found, as data: a flag for every test that was made, and the verdict that follows from all of them."""
+"""What a test found, as data: one flag per test, and the verdict that follows from all of them."""
 
 import json
 import math
@@ -6,36 +6,38 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Literal, get_args
 
-from gradreg.diagnosis.advice import ADVICE
+from gradreg.diagnosis.registry import TESTS
 from gradreg.errors import DataError
 
 Severity = Literal["info", "warning", "error"]
-Evidence = float | int | str
-Word = Literal["no sign of masking in these tests", "suspicious", "broken"]
+_Evidence = float | int | str
+_Word = Literal["no sign of masking in these tests", "suspicious", "broken"]
 
-# An adversarial image inside a radius that was proved to hold none: the proof or the model is not what it claims.
+# An adversarial image inside a radius that was proved to contain none: the proof or the model is wrong.
 PROVEN_BUG = "certificate-contradicted"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One test: "info" if it was passed (or could not be made), "warning" if it speaks of masking, "error" if it shows
-    that attacks on this model, or the way it is used, cannot be believed.
+    """The result of one test.
 
-    `finding` says it in a sentence with the numbers of `evidence`; `advice` is empty where there is nothing to do.
+    "info": passed, or not applicable. "warning": a sign of masked gradients. "error": attacks on this model, or the way
+    it is used, cannot be trusted.
+
+    `finding` is one sentence with the numbers of `evidence`; `advice` is empty where there is nothing to do.
     """
 
     code: str
     severity: Severity
-    evidence: dict[str, Evidence]
+    evidence: dict[str, _Evidence]
     finding: str
     advice: str = ""
 
     def __post_init__(self) -> None:
-        if self.code not in ADVICE:
-            raise DataError(f"There is no flag {self.code!r}: the known ones are {', '.join(ADVICE)}.")
+        if self.code not in TESTS:
+            raise DataError(f"There is no flag {self.code!r}; expected one of {', '.join(TESTS)}.")
         if self.severity not in get_args(Severity):
-            raise DataError(f"severity is {self.severity!r}, but it is one of {', '.join(get_args(Severity))}.")
+            raise DataError(f"severity must be one of {', '.join(get_args(Severity))}; got {self.severity!r}.")
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -47,10 +49,10 @@ class Flag:
         try:
             facts = json.loads(text)
         except json.JSONDecodeError as error:
-            raise DataError(f"This is not a flag but broken JSON: {error}.") from error
+            raise DataError(f"This is not a flag: it must be JSON; {error}.") from error
         names = [field.name for field in fields(cls)]
         if not isinstance(facts, dict) or set(facts) != set(names):
-            raise DataError(f"This is not a flag, which is a JSON object with {', '.join(names)}.")
+            raise DataError(f"This is not a flag: expected a JSON object with {', '.join(names)}.")
         return cls(**facts)
 
 
@@ -58,7 +60,7 @@ class Flag:
 class Verdict:
     """The flags in a word. No word says that gradients are *not* masked, since no test can show that."""
 
-    word: Word
+    word: _Word
     reason: str
 
 
@@ -67,7 +69,7 @@ def verdict(flags: Iterable[Flag]) -> Verdict:
     flags = list(flags)
     if is_proven_bug(flags):
         return Verdict("broken", next(flag.finding for flag in flags if _proves(flag)))
-    words: tuple[tuple[Severity, Word], ...] = (("error", "broken"), ("warning", "suspicious"))
+    words: tuple[tuple[Severity, _Word], ...] = (("error", "broken"), ("warning", "suspicious"))
     for severity, word in words:
         raised = [flag for flag in flags if flag.severity == severity]
         if raised:
@@ -78,7 +80,7 @@ def verdict(flags: Iterable[Flag]) -> Verdict:
 
 
 def is_proven_bug(flags: Iterable[Flag]) -> bool:
-    """Something is wrong for certain: a verified adversarial image lies within a radius proved for this classifier."""
+    """Whether a verified adversarial image lies within a radius proved for this classifier: a bug for certain."""
     return any(_proves(flag) for flag in flags)
 
 
@@ -90,11 +92,11 @@ def graded(
     warn: float | None = None,
     error: float | None = None,
     low: bool = False,
-    **evidence: Evidence,
+    **evidence: _Evidence,
 ) -> Flag:
     """A flag for a measured value: a warning or an error beyond a limit, above it, or below it where `low` is bad.
 
-    What is not a number is beyond every limit.
+    NaN is beyond every limit.
     """
 
     def beyond(limit: float | None) -> bool:
@@ -106,19 +108,19 @@ def graded(
     return make(code, severity, finding, value=value, **limits, **evidence)
 
 
-def make(code: str, severity: Severity, finding: str, **evidence: Evidence) -> Flag:
+def make(code: str, severity: Severity, finding: str, **evidence: _Evidence) -> Flag:
     """A flag with the advice that belongs to its code; numbers that JSON does not have become words."""
     plain = {name: _plain(value) for name, value in evidence.items()}
-    return Flag(code, severity, plain, finding, ADVICE[code] if severity != "info" else "")
+    return Flag(code, severity, plain, finding, TESTS[code].advice if severity != "info" else "")
 
 
 def left_out(tests: Iterable[str], reason: str) -> Flag:
-    """Tests that would have said nothing, and why."""
+    """Tests that were skipped, and why."""
     names = list(tests)
     return make("left-out", "info", f"Not tested, {reason}: {', '.join(names)}.", tests=", ".join(names), reason=reason)
 
 
-def _plain(value: Evidence) -> Evidence:
+def _plain(value: _Evidence) -> _Evidence:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

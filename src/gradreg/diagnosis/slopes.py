@@ -1,4 +1,4 @@
-"""Do the gradients lead anywhere? Gradients that vanish, and gradients that disagree with the loss's real slope."""
+"""Can gradients be trusted? Gradients that vanish, and gradients that disagree with finite differences."""
 
 import math
 from functools import partial
@@ -12,22 +12,23 @@ from gradreg.losses import cross_entropy, probability_margin
 from gradreg.norms import per_image
 from gradreg.precision import at_least_single
 
-DIRECTIONS = 8
-# A finite difference reaches this share of ε to either side, but moves no pixel by more than this share of the box.
-STEP, PIXEL = 0.25, 0.05
-# A few images without a gradient are suspicious; with more of them an attack's success rate means nothing.
-ZERO = 0.05
-GAP = 0.02
-CORRELATION, RATIO, COSINE = 0.9, 1.25, 0.9
+_DIRECTIONS = 8
+# A finite difference steps by this fraction of ε to either side, but moves no pixel by more than this fraction of the
+# box.
+_STEP, _PIXEL = 0.25, 0.05
+# A few images without a gradient are suspicious; beyond this fraction an attack's success rate means nothing.
+_ZERO = 0.05
+_GAP = 0.02
+_CORRELATION, _RATIO, _COSINE = 0.9, 1.25, 0.9
 
 
 def zero_gradient_margin(case: Case) -> Flag:
-    """Images at which the margin has no gradient, or one that is not a number."""
+    """Images at which the gradient of the margin is zero or not finite."""
     return _zero_gradient(case, "zero-gradient-margin", "margin", case.gradient(case.x, case.margin))
 
 
 def zero_gradient_cross_entropy(case: Case) -> Flag:
-    """The same of the cross entropy, whose gradient underflows where the model is very sure."""
+    """The same for the cross entropy, whose gradient underflows where the model is very confident."""
     return _zero_gradient(case, "zero-gradient-cross-entropy", "cross entropy", case.gradient(case.x, cross_entropy))
 
 
@@ -46,7 +47,7 @@ def saturated_loss(case: Case) -> Flag:
 def closed_loss_gap(case: Case) -> Flag:
     """ℓ₀ − ℓ(x) that shrinks together with ‖∇ℓ‖: a softmax of high temperature (§2.2), which only looks flat.
 
-    The bounds of Prop. 2.2 are quotients of the two, so nothing was won.
+    The bounds of Prop. 2.2 are quotients of the two, so nothing is gained.
     """
     gap = float(-probability_margin(case.logits, case.y, case.topk).median())
     slope = float(case.threat.dual_norm(case.gradient(case.x, partial(_probability_margin, case.topk))).median())
@@ -54,7 +55,7 @@ def closed_loss_gap(case: Case) -> Flag:
         f"On probabilities the margin is {gap:.2g} and its gradient {slope:.2g} (medians): their quotient, "
         f"{gap / slope if slope else math.inf:.2g}, is what bounds the distance, however small the gradient is."
     )
-    return graded("closed-loss-gap", gap, finding, warn=GAP, low=True, slope=slope, n=len(case))
+    return graded("closed-loss-gap", gap, finding, warn=_GAP, low=True, slope=slope, n=len(case))
 
 
 def slope_mismatch(case: Case) -> Flag:
@@ -63,8 +64,8 @@ def slope_mismatch(case: Case) -> Flag:
     gradient = case.gradient(x, case.margin)
     real, said = _both_slopes(case, x, gradient, case.threat.ascent(gradient), size)
     ratio = float((real / said).nan_to_num(0.0).median())
-    evidence: dict[str, float | int] = {"value": ratio, "low": 1 / RATIO, "high": RATIO, "step": size, "n": len(case)}
-    good = 1 / RATIO <= ratio <= RATIO
+    evidence: dict[str, float | int] = {"value": ratio, "low": 1 / _RATIO, "high": _RATIO, "step": size, "n": len(case)}
+    good = 1 / _RATIO <= ratio <= _RATIO
     finding = f"Along the gradient the margin rises {ratio:.3g} times as fast as the gradient says (median)."
     return make("slope-mismatch", "info" if good else "warning", finding, **evidence)
 
@@ -73,26 +74,26 @@ def slope_uncorrelated(case: Case) -> Flag:
     """In random directions, slopes by autograd and by finite differences should be the same numbers."""
     x, size = _base(case)
     gradient = case.gradient(x, case.margin)
-    pairs = [_both_slopes(case, x, gradient, case.direction(draw), size) for draw in range(DIRECTIONS)]
+    pairs = [_both_slopes(case, x, gradient, case.direction(draw), size) for draw in range(_DIRECTIONS)]
     real, said = (torch.stack(part, 1).double() for part in zip(*pairs, strict=True))
     scale = torch.linalg.vector_norm(real, dim=1) * torch.linalg.vector_norm(said, dim=1)
     agreement = float(((real * said).sum(1) / scale.where(scale > 0, 1)).median())
     finding = (
-        f"In {DIRECTIONS} random directions, slopes by autograd and by finite differences agree to {agreement:.3f} "
+        f"In {_DIRECTIONS} random directions, slopes by autograd and by finite differences agree to {agreement:.3f} "
         "(median cosine)."
     )
-    return graded("slope-uncorrelated", agreement, finding, warn=CORRELATION, low=True, step=size, n=len(case))
+    return graded("slope-uncorrelated", agreement, finding, warn=_CORRELATION, low=True, step=size, n=len(case))
 
 
 def unstable_gradient(case: Case) -> Flag:
     """A little noise should hardly turn the gradient."""
     x, size = _base(case)
     here = case.gradient(x, case.margin).flatten(1).double()
-    there = case.gradient(case.inside(x + size * case.direction(DIRECTIONS)), case.margin).flatten(1).double()
+    there = case.gradient(case.inside(x + size * case.direction(_DIRECTIONS)), case.margin).flatten(1).double()
     scale = torch.linalg.vector_norm(here, dim=1) * torch.linalg.vector_norm(there, dim=1)
     cosine = float(((here * there).sum(1) / scale.where(scale > 0, 1)).median())
     finding = f"Noise of norm {size:.3g} turns the gradient to a cosine of {cosine:.3f} with itself (median)."
-    return graded("unstable-gradient", cosine, finding, warn=COSINE, low=True, noise=size, n=len(case))
+    return graded("unstable-gradient", cosine, finding, warn=_COSINE, low=True, noise=size, n=len(case))
 
 
 def _zero_gradient(case: Case, code: str, name: str, gradient: Tensor) -> Flag:
@@ -105,7 +106,7 @@ def _zero_gradient(case: Case, code: str, name: str, gradient: Tensor) -> Flag:
         images / len(case),
         finding,
         warn=0.0,
-        error=ZERO,
+        error=_ZERO,
         zero=int(zero.sum()),
         infinite=int(wrong.sum()),
         n=len(case),
@@ -117,10 +118,10 @@ def _probability_margin(topk: int, logits: Tensor, y: Tensor, /) -> Tensor:
 
 
 def _base(case: Case) -> tuple[Tensor, float]:
-    """The images, drawn so far into the box that a step to either side stays in it, and the length of the step."""
+    """The images, moved so far into the box that a step to either side stays in it, and the length of the step."""
     low, high = case.classifier.box
-    size = STEP * case.eps
-    room = min(size, PIXEL * (high - low))
+    size = _STEP * case.eps
+    room = min(size, _PIXEL * (high - low))
     return case.inside(case.x, room), size
 
 
@@ -128,7 +129,7 @@ def _both_slopes(case: Case, x: Tensor, gradient: Tensor, direction: Tensor, siz
     """(ℓ(x + hd) − ℓ(x − hd)) / 2h and ⟨∇ℓ, d⟩."""
     low, high = case.classifier.box
     widest = direction.flatten(1).abs().amax(1).clamp(min=torch.finfo(direction.dtype).tiny)
-    h = (PIXEL * (high - low) / widest).clamp(max=size)
+    h = (_PIXEL * (high - low) / widest).clamp(max=size)
     step = (per_image(h, x) * direction).to(x.dtype)
     real = (case.margin_at(x + step) - case.margin_at(x - step)) / (2 * h)
     return real, (gradient * direction).flatten(1).sum(1)

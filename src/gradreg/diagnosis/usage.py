@@ -1,4 +1,4 @@
-"""Is the model asked the right way? What would spoil any attack before it starts."""
+"""Is the model used correctly? Mistakes that make any attack meaningless before it starts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,21 +7,21 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
+from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.flags import Flag, graded, make
 from gradreg.errors import GradregError, ModelError
-from gradreg.losses import margin
 from gradreg.precision import at_least_single
 
-RUNS = 5
-# Relative to the largest logit; accelerators that add in another order each time stay far below it.
-REPEATABLE = 1e-4
-# Two grey levels of 255: nobody has a data set of images that dark, but who divides by 255 twice does.
-DARK = 2 / 255
+_RUNS = 5
+# Relative to the largest logit; nondeterministic kernels of accelerators stay far below it.
+_REPEATABLE = 1e-4
+# Two grey levels of 255: no data set is that dark, but images divided by 255 twice are.
+_DARK = 2 / 255
 
 
-def train_mode(classifier: Classifier) -> Flag:
-    """Layers in train mode; the tests after this one are made in eval mode."""
-    training = [type(module).__name__ for module in _modules(classifier) if module.training]
+def train_mode(case: Case) -> Flag:
+    """Layers in train mode; all tests are made in eval mode."""
+    training = case.in_train_mode
     if not training:
         return make("train-mode", "info", "No layer is in train mode.", value=0)
     finding = (
@@ -32,22 +32,25 @@ def train_mode(classifier: Classifier) -> Flag:
 
 
 @contextmanager
-def eval_mode(classifier: Classifier) -> Iterator[None]:
-    """In eval mode, and back; without calling `train` or `eval`, which a model may have made its own."""
+def eval_mode(classifier: Classifier) -> Iterator[tuple[str, ...]]:
+    """In eval mode, and back, without calling `train` or `eval`, which a model may override.
+
+    Yields the class names of the layers that were in train mode.
+    """
     training = [module for module in _modules(classifier) if module.training]
     for module in training:
         module.training = False
     try:
-        yield
+        yield tuple(type(module).__name__ for module in training)
     finally:
         for module in training:
             module.training = True
 
 
-def input_range(x: Tensor, box: tuple[float, float]) -> Flag:
-    """Pixels outside the box, or so small that they were scaled twice."""
-    low, high = box
-    smallest, largest = float(x.min()), float(x.max())
+def input_range(case: Case) -> Flag:
+    """Pixels outside the box, or so small that they were probably scaled twice."""
+    low, high = case.classifier.box
+    smallest, largest = float(case.x.min()), float(case.x.max())
     range_ = f"Pixels run from {smallest:.3g} to {largest:.3g}"
     evidence: dict[str, float] = {"smallest": smallest, "largest": largest, "low": low, "high": high}
     if not (low <= smallest and largest <= high):
@@ -58,14 +61,14 @@ def input_range(x: Tensor, box: tuple[float, float]) -> Flag:
             guess = ", which looks like normalised images"
         finding = f"{range_}, outside the box {low:g} to {high:g}{guess}."
         return make("input-range", "error", finding, **evidence)
-    if largest - smallest < DARK * (high - low):
+    if largest - smallest < _DARK * (high - low):
         finding = f"{range_}, a tiny part of the box {low:g} to {high:g}: images may have been divided by 255 twice."
         return make("input-range", "warning", finding, **evidence)
     return make("input-range", "info", f"{range_}, inside the box {low:g} to {high:g}.", **evidence)
 
 
 def clean_logits(classifier: Classifier, x: Tensor, batch_size: int) -> Tensor:
-    """The model's answer, or one sentence about why there is none."""
+    """The model's logits; a failure of the model becomes a ModelError."""
     try:
         with torch.no_grad():
             return torch.cat([classifier(part) for part in x.split(batch_size)])
@@ -75,37 +78,40 @@ def clean_logits(classifier: Classifier, x: Tensor, batch_size: int) -> Tensor:
         raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
 
 
-def finite(logits: Tensor) -> Flag:
-    """Images whose logits are all numbers."""
+def not_finite(case: Case) -> Flag:
+    """Images with a logit that is infinite or NaN."""
+    logits = case.logits
     wrong = int((~logits.isfinite().all(1)).sum())
     finding = f"Logits of {wrong} of {len(logits)} images are not finite."
     return graded("not-finite", wrong / len(logits), finding, error=0.0, images=wrong, n=len(logits))
 
 
-def clean_accuracy(logits: Tensor, y: Tensor, topk: int) -> Flag:
-    """Without a right answer there is nothing to break."""
-    right = int((margin(logits, y, topk) <= 0).sum())
-    finding = f"{right} of {len(y)} images are classified correctly."
-    return make("clean-accuracy", "info" if right else "error", finding, value=right / len(y), n=len(y))
+def clean_accuracy(case: Case) -> Flag:
+    """Without a correctly classified image there is nothing to attack."""
+    right, n = int(case.correct.sum()), len(case)
+    finding = f"{right} of {n} images are classified correctly."
+    return make("clean-accuracy", "info" if right else "error", finding, value=right / n, n=n)
 
 
-def randomised(classifier: Classifier, x: Tensor, logits: Tensor, batch_size: int) -> Flag:
-    """The same images, asked five times."""
+def randomised(case: Case) -> Flag:
+    """The logits of the same images, computed five times."""
+    x, logits = case.x, case.logits
     scale = float(logits.abs().amax().clamp(min=torch.finfo(logits.dtype).tiny))
     apart, changed = 0.0, torch.zeros(len(x), dtype=torch.bool, device=logits.device)
-    for _ in range(RUNS - 1):
-        again = clean_logits(classifier, x, batch_size)
+    for _ in range(_RUNS - 1):
+        again = clean_logits(case.classifier, x, case.batch_size)
         apart = max(apart, float((again - logits).abs().amax()) / scale)
         changed |= again.argmax(1) != logits.argmax(1)
     finding = (
-        f"Asked {RUNS} times, the model moved its logits by up to {apart:.2g} of the largest and its answer on "
+        f"Asked {_RUNS} times, the model moved its logits by up to {apart:.2g} of the largest and its answer on "
         f"{int(changed.sum())} of {len(x)} images."
     )
-    return graded("randomised", apart, finding, error=REPEATABLE, changed=int(changed.sum()), n=len(x), runs=RUNS)
+    return graded("randomised", apart, finding, error=_REPEATABLE, changed=int(changed.sum()), n=len(x), runs=_RUNS)
 
 
-def probabilities(logits: Tensor) -> Flag:
-    """Rows that are nowhere negative and sum to 1, as logits do by no accident."""
+def probabilities(case: Case) -> Flag:
+    """Rows that are nowhere negative and sum to 1, as logits never do by accident."""
+    logits = case.logits
     scores = logits.to(at_least_single(logits.dtype))
     rounding = 32 * torch.finfo(logits.dtype).eps
     looks = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < rounding)
@@ -115,10 +121,10 @@ def probabilities(logits: Tensor) -> Flag:
     return graded("probabilities", share, finding, error=0.5, n=len(logits))
 
 
-def optimises_inside(classifier: Classifier, x: Tensor) -> Flag:
-    """A backward pass within a forward: what autograd saved in the forward is read before the forward is over.
+def optimises_inside(case: Case) -> Flag:
+    """A backward pass within a forward pass: what autograd saved is read before the forward pass is over.
 
-    A search without gradients inside the model is not seen.
+    A gradient-free search inside the model is not detected.
     """
     read = 0
 
@@ -129,20 +135,21 @@ def optimises_inside(classifier: Classifier, x: Tensor) -> Flag:
 
     try:
         with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack), torch.enable_grad():
-            classifier(x.detach().requires_grad_())
+            case.classifier(case.x[: case.batch_size].detach().requires_grad_())
         finding = f"A forward pass read {read} tensors that only a backward pass reads."
     except RuntimeError as error:
-        # The transforms of torch.func refuse to be watched, those that take gradients only.
+        # Of torch.func, the transforms that take gradients refuse hooks on saved tensors.
         if "saved tensor hooks" not in str(error):
-            raise ModelError(f"The model fails where its gradient is asked for: {error}") from error
+            raise ModelError(f"The model fails when its input gradient is computed: {error}") from error
         read, finding = 1, "The forward pass takes gradients with torch.func."
     return graded("optimises-inside", read, finding, error=0.0)
 
 
-class Face(nn.Module):
-    """Another face of a classifier, a function of its logits and the images, in eval mode.
+class _Face(nn.Module):
+    """A classifier whose logits are changed by a function of them and the images, in eval mode.
 
-    The classifier is kept out of sight: its own mode says nothing about the model's. The buffer says where it lives.
+    The classifier is not registered as a submodule: its own mode says nothing about the model's. The buffer carries the
+    device.
     """
 
     def __init__(self, classifier: Classifier, change: Callable[[Tensor, Tensor], Tensor], like: Tensor) -> None:
@@ -160,11 +167,11 @@ class Face(nn.Module):
 
 
 def attackable(classifier: Classifier, x: Tensor, *, log: bool) -> Classifier:
-    """The same classifier as attacks can question it: logits, and a gradient even if it can only be zero."""
+    """The same classifier in a form that attacks accept: logits, with a gradient even if it is always zero."""
     if log:
-        classifier = Classifier(Face(classifier, _logarithm, x), box=classifier.box)
+        classifier = Classifier(_Face(classifier, _logarithm, x), box=classifier.box)
     if not _reaches(classifier, x[:1]):
-        classifier = Classifier(Face(classifier, _with_a_zero_gradient, x), box=classifier.box)
+        classifier = Classifier(_Face(classifier, _with_a_zero_gradient, x), box=classifier.box)
     return classifier
 
 
@@ -177,7 +184,7 @@ def _with_a_zero_gradient(logits: Tensor, x: Tensor) -> Tensor:
 
 
 def _reaches(classifier: Classifier, x: Tensor) -> bool:
-    """Autograd finds a way from the logits to the images."""
+    """Whether autograd connects the logits with the images."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         total = classifier(leaf).sum()
@@ -185,5 +192,4 @@ def _reaches(classifier: Classifier, x: Tensor) -> bool:
 
 
 def _modules(classifier: Classifier) -> list[nn.Module]:
-    # The face itself says nothing about the mode of what stands behind it.
     return list(classifier.model.modules()) if isinstance(classifier.model, nn.Module) else []

@@ -1,0 +1,15 @@
+from .apgd import apgd as apgd
+from .autoattack import autoattack as autoattack
+from .boundary import boundary as boundary
+from .carlini_wagner import carlini_wagner as carlini_wagner
+from .ddn import ddn as ddn
+from .deepfool import deepfool as deepfool
+from .fmn import fmn as fmn
+from .logbarrier import logbarrier as logbarrier
+from .pgd import pgd as pgd
+from .polish import polish as polish
+from .pool import Pool as Pool
+from .pool import pooled as pooled
+from .result import AttackResult as AttackResult
+from .square import square as square
+from .suite import attack as attack
