@@ -6,6 +6,4 @@ The public names stand in `__init__.pyi`, here and in every package below. They 
 
 import lazy_loader
 
-__version__ = "0.1.0"
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

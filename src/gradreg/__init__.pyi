@@ -11,6 +11,7 @@ from . import objectives as objectives
 from . import runs as runs
 from . import smoothing as smoothing
 from . import training as training
+from ._version import __version__ as __version__
 from .attacks import AttackResult as AttackResult
 from .attacks import Pool as Pool
 from .attacks import attack as attack
@@ -43,5 +44,3 @@ from .runs import load as load
 from .smoothing import Certificates as Certificates
 from .smoothing import certify as certify
 from .training import fit as fit
-
-__version__: str

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from gradreg.config.tables import nearest
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -18,7 +17,8 @@ def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> 
         known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         for name in keywords:
             if name not in known:
-                raise ConfigError(f"There is no option {name!r}{nearest(name, known)}.")
+                hint = did_you_mean(name, known) or f"; choose one of {', '.join(known)}"
+                raise ConfigError(f"There is no option {name!r}{hint}.")
         return cls(**keywords)
     if not isinstance(options, cls):
         raise ConfigError(f"options must be {cls.__name__}(…); got a {type(options).__name__}.")

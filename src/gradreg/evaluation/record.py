@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import torch
 from torch import Tensor, device
 
-import gradreg
+from gradreg._version import __version__
 from gradreg.bounds.validity import Violations, violations
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
@@ -70,7 +70,7 @@ class Origin:
     def now(cls, place: device) -> "Origin":
         """This code on this machine, now."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(gradreg.__version__, torch.__version__, commit(), hardware(place), created)
+        return cls(__version__, torch.__version__, commit(), hardware(place), created)
 
 
 @dataclass(frozen=True)
