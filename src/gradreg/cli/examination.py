@@ -188,17 +188,23 @@ class Report:
     """A folder to draw figures to, as SVG, PNG and PDF."""
     paper: bool = False
     """Show the paper's own figures beside, marked as quoted."""
-    fill: Path | None = None
-    """Instead: a Markdown page whose marked tables are made again from the evaluations that it names."""
 
     def run(self) -> None:
-        from rich.console import Console
+        from gradreg.report import writing
 
-        if self.fill is not None:
-            from gradreg.report.command import fill_page
-
-            sys.exit(fill_page(self.fill, self.evaluations, Console()))
-
-        from gradreg.report.command import carry_out
-
-        sys.exit(carry_out(self.evaluations, self.output, self.format, self.figures, self.paper, Console()))
+        output = self.output
+        if output is None and self.format in (None, "html"):
+            output = Path("report.html")
+        format = self.format or writing.format_of(output or Path("report.html"))
+        comparison = writing.compare(self.evaluations)
+        for note in comparison.notes:
+            print(note, file=sys.stderr)
+        text = writing.render(comparison, format, self.paper)
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            writing.write(output, text)
+            print(f"The report is in {output}.", file=sys.stderr)
+        if self.figures is not None:
+            written = writing.draw(comparison, self.figures)
+            print(f"{len(written)} figure files are in {self.figures}.", file=sys.stderr)

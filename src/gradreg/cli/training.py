@@ -132,10 +132,13 @@ class Runs:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Where to write; else to stdout."""
     format: Literal["md", "tex", "csv", "json"] = "md"
-    figure: Path | None = None
-    """Also draw what every setting does that was turned by itself: an .svg, .png or .pdf file."""
 
     def run(self) -> None:
-        from gradreg.report.command import compare_runs
+        from gradreg.report import writing
 
-        sys.stdout.write(compare_runs(self.runs, self.format, self.output, self.figure))
+        text = writing.runs_text(self.runs, self.format)
+        if self.output is None:
+            sys.stdout.write(text)
+        else:
+            writing.write(self.output, text)
+            sys.stdout.write(f"The table is in {self.output}.\n")

@@ -1,7 +1,8 @@
 """What a network was trained on, as the end of a sentence that begins with "trained"."""
 
+from gradreg.norms import THREATS
 from gradreg.objectives import Adversarial, Gradient, Noise, NoisyStep, Objective, RandomStartStep, Trades, Undefended
-from gradreg.report.numbers import THREAT_SIGNS, radius_name
+from gradreg.report.numbers import radius_name
 
 _DUAL = {"l1": "∞", "l2": "2", "linf": "1"}
 
@@ -46,9 +47,9 @@ def _gradient(objective: Gradient) -> str:
         if objective.method == "fd"
         else "by double backprop"
     )
-    sign = THREAT_SIGNS[objective.threat]
+    sign = THREATS[objective.threat].symbol
     return f"with the input gradient penalty against {sign} attacks: the loss ℓ plus {strength}{scaled}, {way}"
 
 
 def _ball(objective: Adversarial | Trades | RandomStartStep | NoisyStep) -> str:
-    return f"{THREAT_SIGNS[objective.threat]} {radius_name(objective.eps)}"
+    return f"{THREATS[objective.threat].symbol} {radius_name(objective.eps)}"
