@@ -9,16 +9,17 @@ from dataclasses import asdict
 
 import pytest
 
-from gradreg.report.formats import CSV_FIELDS, as_json, comma_separated, latex, latex_text, markdown, render
-from gradreg.report.layout import Table
-from gradreg.report.tables import tables
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables.formats import CSV_FIELDS, as_json, comma_separated, latex, latex_text, markdown, render
+from gradreg.report.tables.layout import Table
+from gradreg.report.tables.registry import tables
 from handmade import handmade
 
 HOSTILE = "a|b <script>alert(1)</script> & 50 % of_it\n{x} \\input{y} $m$ #1 ~^`*[l](u)"
 
 
 def hostile() -> list[Table]:
-    return tables([handmade(HOSTILE), handmade("=1+1")], paper=True)
+    return tables(Comparison.of([handmade(HOSTILE), handmade("=1+1")]), paper=True)
 
 
 def markdown_cells(line: str) -> list[str]:
@@ -108,19 +109,19 @@ def test_latex_escapes(text: str, escaped: str) -> None:
 
 
 def test_quoted_rows_stand_apart_in_latex() -> None:
-    table = next(table for table in tables([handmade()], paper=True) if table.key == "table-5")
+    table = next(table for table in tables(Comparison.of([handmade()]), paper=True) if table.key == "table-5")
     body = latex([table])
     assert body.index("by hand") < body.rindex(r"\midrule") < body.index("paper, CIFAR-10")
 
 
 def test_signs_that_turn_the_writing_around_are_taken_out() -> None:
-    found = tables([handmade("abc\u202etxt\x1b[31m")])
+    found = tables(Comparison.of([handmade("abc\u202etxt\x1b[31m")]))
     for text in (markdown(found), latex(found)):
         assert not any(sign in text for sign in "\u202e\x1b")
 
 
 def test_render_knows_every_format() -> None:
-    found = tables([handmade()])
+    found = tables(Comparison.of([handmade()]))
     assert render(found, "md") == markdown(found)
     assert render(found, "tex") == latex(found)
     assert render(found, "csv") == comma_separated(found)

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from gradreg.report.layout import Row
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report.layout import Row
 from gradreg.report.ordering import objective_name, ordering
 from gradreg.report.page import render
 from gradreg.report.tables import tables

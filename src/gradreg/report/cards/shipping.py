@@ -124,9 +124,7 @@ def _open(run: Path) -> _Trained:
     recipe = directory.config()
     model = str(recipe["model"]["name"])
     if ":" in model and model.partition(":")[0] not in LIBRARIES:
-        raise ConfigError(
-            f"The network of {run} is {model}, your own code, which is not shipped with its weights."
-        )
+        raise ConfigError(f"The network of {run} is {model}, your own code, which is not shipped with its weights.")
     return _Trained(directory, recipe, directory.weights("best"), network)
 
 

@@ -94,8 +94,8 @@ def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
     found = {point.model: point for point in points(comparison, threat, radius)}
     series: list[Series] = []
     costs, keys = [1.0], []
-    for model, recipe in enumerate(comparison.recipes(threat)):
-        seeds = [found[each.subject.name] for each in recipe.evaluations]
+    for model, recipe in enumerate(comparison.recipes()):
+        seeds = [found[each.subject.name] for each in recipe.evaluations if threat in each.threats]
         ratios = [point.cost_ratio for point in seeds if point.cost_ratio is not None]
         if ratios:
             costs.append(mean(ratios))
@@ -123,12 +123,10 @@ def winners(comparison: Comparison, threat: str) -> list[Chart]:
         names = [*attacks, *others.values()]
         part = [won[key] / won.total() for key in (*attacks, *others)]
         text = [f"{percent(each)} ({won[key]})" for each, key in zip(part, (*attacks, *others), strict=True)]
+        places, split, number = list(range(len(names))), len(attacks), comparison.names.index(model)
         series = [
-            Series("", part[rows], list(range(len(names)))[rows], "across", number, labels=text[rows], silent=True)
-            for rows, number in (
-                (slice(len(attacks)), comparison.names.index(model)),
-                (slice(len(attacks), None), None),
-            )
+            Series("", part[rows], places[rows], "across", colour, labels=text[rows], silent=True)
+            for rows, colour in ((slice(split), number), (slice(split, None), None))
         ]
         drawn.append(
             Chart(

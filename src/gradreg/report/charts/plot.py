@@ -51,8 +51,10 @@ def plot(figure: Figure) -> "Drawing":
 def _draw(axes: "Axes", chart: Chart, titled: bool) -> None:
     for which, axis in (("x", chart.x), ("y", chart.y)):
         _set_axis(axes, which, axis)
-    for value, _ in chart.guides:
+    for value, name in chart.guides:
         axes.axvline(value, color=GUIDE, linewidth=0.5, zorder=0)
+        above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "center", "fontsize": 5.5}
+        axes.annotate(name, (value, 1), (0, 2), **above)
     for series in chart.series:
         _series(axes, series, chart)
     title = [_drawable(line) for line in (chart.title if titled else "", chart.note) if line]
@@ -88,7 +90,7 @@ def _series(axes: "Axes", series: Series, chart: Chart) -> None:
             size = 4.2 * series.size
             axes.plot(x, y, **_marker(series.model, size, series.look), linestyle="none", clip_on=False)
             for a, b, text in zip(x, y, series.labels, strict=False):
-                axes.annotate(text, (a, b), (size, 3), textcoords="offset points", fontsize=6)
+                axes.annotate(text, (a, b), (size, 0), textcoords="offset points", fontsize=6, va="center")
         case "bars":
             for low, high, height in bars(series):
                 axes.bar(low, height, high - low, align="edge", color=colour, alpha=0.85)
@@ -114,7 +116,7 @@ def _legend_below(drawing: "Drawing", keys: Sequence[Key]) -> None:
     handles = []
     for key in keys:
         mark = {"color": "#333333"} if key.model is None else _marker(key.model, 4, "solid")
-        line = _LINES[key.look] if key.line else "none"
+        line: Any = _LINES[key.look] if key.line else "none"
         handles.append(Line2D([], [], **mark, linestyle=line, linewidth=1.1, label=_drawable(key.name)))
     longest = max(len(key.name[:_LONGEST]) for key in keys)
     columns = max(1, min(len(keys), int(drawing.get_figwidth() * 16 / (longest + 6))))

@@ -40,8 +40,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "Probabilistic",
-        "Holds except with a stated small probability. Certificates by randomized smoothing are probabilistic, and hold "
-        "for the classifier under Gaussian noise, not for the network itself. Only these are called certified here.",
+        "Holds except with a stated small probability. Certificates by randomized smoothing are probabilistic, and "
+        "hold for the classifier under Gaussian noise, not for the network itself. Only they are called certified.",
     ),
     ("Sound", "Proved for the network itself. Nothing in this report is sound unless it says so."),
     (

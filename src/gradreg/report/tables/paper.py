@@ -45,9 +45,7 @@ def table_1(comparison: Comparison) -> Table:
         for evaluation, examined in found
     ]
     bound_help = "Fraction of images whose ω-bound is below ε: a heuristic that an attack may refute."
-    attack_help = (
-        "Fraction of images that are misclassified, or for which an attack found an adversarial image within ε."
-    )
+    attack_help = "Fraction of images that are misclassified or have an adversarial image within ε, by the attacks."
     return Table(
         "table-1",
         "Table 1: robustness in l∞",

@@ -50,15 +50,11 @@ class Run:
 def read(folder: Path) -> Run:
     """The run in a folder."""
     if not (folder / CONFIG).is_file():
-        raise DataError(
-            f"{folder} is not a run directory (no {CONFIG} in it): name folders that `gradreg train` wrote."
-        )
+        raise DataError(f"{folder} is not a run directory (no {CONFIG}): name folders that `gradreg train` wrote.")
     run = RunDirectory(folder)
     settings, epochs = run.config(), run.metrics()
     if not epochs:
-        raise DataError(
-            f"{folder} holds a run without a finished epoch (metrics.jsonl), so there is nothing to compare."
-        )
+        raise DataError(f"{folder} holds a run without a finished epoch (metrics.jsonl): nothing to compare.")
     return Run(folder.resolve().name, flat(settings), tuple(epochs))
 
 
