@@ -21,7 +21,7 @@ from gradreg.objectives import OBJECTIVES, Gradient, Noise
 from gradreg.provenance import processor
 from gradreg.report.cards.figures import Remarks, entries, figures
 from gradreg.report.cards.objective import in_words
-from gradreg.report.cards.shipping import portable, ship
+from gradreg.report.cards.shipping import _portable, ship
 from gradreg.runs import load
 from gradreg.runs.checkpoints import read
 from gradreg.runs.networks import FILES
@@ -150,13 +150,13 @@ def test_no_path_of_the_makers_machine_is_left(run: Path, evaluation: Path, ship
     for path in shipped.iterdir():
         assert str(run.parent).encode() not in path.read_bytes()
     recipe = {"data": "folder:/data/imagenet", "phases": [{"data": "folder:~/small"}], "model": {"name": "timm:a/b"}}
-    assert portable(recipe) == {
+    assert _portable(recipe) == {
         "data": "folder:imagenet",
         "phases": [{"data": "folder:small"}],
         "model": {"name": "timm:a/b"},
     }
-    assert portable("folder:C:\\data\\imagenet") == "folder:imagenet"
-    assert portable("folder:imagenet") == "folder:imagenet"
+    assert _portable("folder:C:\\data\\imagenet") == "folder:imagenet"
+    assert _portable("folder:imagenet") == "folder:imagenet"
 
 
 def refused(sentence: str, run: Path, evaluation: Path, to: Path, name: str = "digits", *, again: bool = False) -> None:

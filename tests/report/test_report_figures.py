@@ -166,7 +166,7 @@ def test_seeds_of_a_recipe_are_one_mark_at_their_mean() -> None:
     # l2 distances are 0, 0.1 … 0.9, so four images are robust at 0.5, or six of those that are 0.15 further.
     assert places == [pytest.approx(place) for place in [(3.0, 0.5), (3.0, 0.9), (1.0, 0.4), (1.0, 0.9)]]
     stroke = next(each for each in chart.series if each.kind == "line" and each.model == 0)
-    assert list(zip(stroke.x, stroke.y, strict=True)) == [(3.0, pytest.approx(0.4)), (3.0, pytest.approx(0.6))]
+    assert (stroke.x, stroke.y) == ([3.0, 3.0], pytest.approx([0.4, 0.6]))
     assert [key.name for key in chart.legend] == ["run", "plain"]
 
 
@@ -238,9 +238,7 @@ def test_nothing_broken_and_nothing_attacked_can_be_drawn(tmp_path: Path) -> Non
     examined = evaluation.threats["l2"]
     safe = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), INF)))
     written = write([replace(evaluation, threats={"l2": safe}), replace(handmade("b"), threats={})], tmp_path, ["svg"])
-    assert {path.stem for path in written} == {"figure-1-l2", "frontier", "distances"}, (
-        "no cost, and no distance for a gap"
-    )
+    assert {path.stem for path in written} == {"figure-1-l2", "frontier", "distances"}, "no cost, no gap"
     assert write([replace(evaluation, threats={})], tmp_path / "none") == []
 
 

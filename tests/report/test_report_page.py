@@ -18,7 +18,7 @@ from gradreg.evaluation.record import Evaluation
 from gradreg.report.comparison import Comparison
 from gradreg.report.page import html as page_html
 from gradreg.report.page import provenance
-from gradreg.report.page.verdict import cards, diagnosis_verdict, leaders, sorted_flags
+from gradreg.report.page.verdict import _diagnosis_verdict, cards, leaders, sorted_flags
 from handmade import handmade, renamed
 
 HOSTILE = '</script><script>hacked=1</script><img src=x onerror="hacked=1">&amp;\'"'
@@ -127,12 +127,12 @@ def test_the_lowest_error_is_named_with_its_doubts() -> None:
 def test_the_verdict_of_the_diagnosis() -> None:
     passed, warned = make("train-mode", "info", "Fine."), make("not-converged", "warning", "Not yet.")
     failed = make("noise-wins", "error", "Noise wins.")
-    assert diagnosis_verdict([passed])[:2] == ("clear", "no sign of masking in these tests")
-    assert diagnosis_verdict([passed, warned]) == ("suspicious", "suspicious", "not-converged: Not yet.")
-    assert diagnosis_verdict([warned, failed])[0] == "broken"
+    assert _diagnosis_verdict([passed])[:2] == ("clear", "no sign of masking in these tests")
+    assert _diagnosis_verdict([passed, warned]) == ("suspicious", "suspicious", "not-converged: Not yet.")
+    assert _diagnosis_verdict([warned, failed])[0] == "broken"
     assert (
-        diagnosis_verdict([])[:2]
-        == diagnosis_verdict([left_out(["a"], "for once")])[:2]
+        _diagnosis_verdict([])[:2]
+        == _diagnosis_verdict([left_out(["a"], "for once")])[:2]
         == ("unknown", "not tested for masking")
     )
 

@@ -13,14 +13,14 @@ from gradreg.report.tables import formats
 from gradreg.report.tables.registry import tables
 from gradreg.storage import replacing
 
-Given = str | os.PathLike[str] | Evaluation
+_Given = str | os.PathLike[str] | Evaluation
 Format = Literal["html", "md", "tex", "csv", "json"]
 
 _ENDINGS: dict[str, Format] = {".htm": "html", **{f".{format}": format for format in get_args(Format)}}
 
 
 def report(
-    evaluations: Given | Iterable[Given],
+    evaluations: _Given | Iterable[_Given],
     output: str | os.PathLike[str] = "report.html",
     *,
     paper: bool = False,
@@ -40,7 +40,7 @@ def report(
     return path
 
 
-def compare(evaluations: Iterable[Given]) -> Comparison:
+def compare(evaluations: Iterable[_Given]) -> Comparison:
     """Evaluations, or the folders they were saved to, checked and prepared for a report."""
     return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in evaluations])
 

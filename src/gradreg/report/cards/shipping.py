@@ -66,9 +66,9 @@ def ship(
     record = evaluations.load(evaluation)
     _check_recipe(found, record, evaluation)
     _check_weights(found, record, evaluation, data_dir)
-    recipe, remarks = portable(found.recipe), remarks or Remarks()
+    recipe, remarks = _portable(found.recipe), remarks or Remarks()
     subject = Subject(name, name, str(recipe["model"]["name"]), parameters(found.network))
-    data = changed(record.data, name=portable(record.data.name))
+    data = changed(record.data, name=_portable(record.data.name))
     shown = changed(record, data=data, subject=trained(subject, found.run, recipe))
     best = found.best.numbers["metrics"]
     texts = {
@@ -81,12 +81,12 @@ def ship(
     return target
 
 
-def portable(value: Any) -> Any:
+def _portable(value: Any) -> Any:
     """A recipe without absolute paths: of a folder of images only its own name is kept."""
     if isinstance(value, Mapping):
-        return {key: portable(entry) for key, entry in value.items()}
+        return {key: _portable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [portable(entry) for entry in value]
+        return [_portable(entry) for entry in value]
     if not isinstance(value, str):
         return value
     prefix = _FOLDER if value.startswith(_FOLDER) else ""
@@ -133,13 +133,13 @@ def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
         raise ConfigError(f"A card needs a top-1 evaluation; got {place}, which is top-{record.settings.topk}.")
     config = tables.build(Config, found.recipe)
     data = config.during(config.epochs - 1).data
-    if portable(record.data.name) != portable(data):
+    if _portable(record.data.name) != _portable(data):
         raise ConfigError(
             f"{place} must be an evaluation on {data}, which the network was trained on; got {record.data.name}."
         )
     if record.subject.recipe is None:  # it was given the weights alone, which are compared in any case
         return
-    ours, theirs = portable(found.recipe), portable(record.subject.recipe)
+    ours, theirs = _portable(found.recipe), _portable(record.subject.recipe)
     for key in sorted(ours.keys() | theirs.keys()):
         if key not in MACHINE and ours.get(key) != theirs.get(key):
             raise ConfigError(

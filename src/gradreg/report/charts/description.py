@@ -8,7 +8,7 @@ from typing import Literal
 from gradreg.norms import THREATS
 from gradreg.report.numbers import distance_name, percent
 
-Kind = Literal["steps", "line", "dots", "marks", "bars", "across"]
+_Kind = Literal["steps", "line", "dots", "marks", "bars", "across"]
 """Step function, straight line, one dot per image, the model's marker, upright bars, bars from left to right."""
 Look = Literal["solid", "dashed", "dotted", "hollow"]
 
@@ -40,7 +40,7 @@ class Series:
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    kind: Kind
+    kind: _Kind
     model: int | None = None
     """The model's number, which decides colour and marker; None is drawn without colour."""
     look: Look = "solid"
@@ -131,12 +131,12 @@ def legend_of(charts: Sequence[Chart]) -> list[Key]:
 
 def linear(label: str, high: float, say: Callable[[float], str], unit: float = 1.0, most: int = 6) -> Axis:
     """From 0 to `high`, with round ticks in multiples of `unit`."""
-    step = round_step(high / unit, most)
+    step = _round_step(high / unit, most)
     count = math.floor(high / unit / step * (1 + 1e-9))
     return Axis(label, 0.0, high, tuple((i * step * unit, f"{i * step:g}") for i in range(count + 1)), say)
 
 
-def round_step(span: float, most: int) -> float:
+def _round_step(span: float, most: int) -> float:
     """The smallest of 1, 2, 2.5, 5 · 10^k that divides `span` into at most that many parts."""
     power = 10.0 ** math.floor(math.log10(span / most))
     return next(part * power for part in (1, 2, 2.5, 5, 10) if part * power * most >= span * (1 - 1e-9))

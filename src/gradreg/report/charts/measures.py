@@ -11,7 +11,7 @@ from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import clean_errors
 
-CurveKind = Literal["empirical", "omega-bound", "certified"]
+_CurveKind = Literal["empirical", "omega-bound", "certified"]
 
 _POINTS = 200
 _DOTS = 300
@@ -26,7 +26,7 @@ class Curve:
     """
 
     model: str
-    kind: CurveKind
+    kind: _CurveKind
     threat: str
     x: tuple[float, ...]
     y: tuple[float, ...]

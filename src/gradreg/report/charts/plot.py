@@ -53,7 +53,12 @@ def _draw(axes: "Axes", chart: Chart, titled: bool) -> None:
         _set_axis(axes, which, axis)
     for value, name in chart.guides:
         axes.axvline(value, color=GUIDE, linewidth=0.5, zorder=0)
-        above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "ha": "center", "fontsize": 5.5}
+        above: dict[str, Any] = {
+            "xycoords": ("data", "axes fraction"),
+            "textcoords": "offset points",
+            "ha": "center",
+            "fontsize": 5.5,
+        }
         axes.annotate(name, (value, 1), (0, 2), **above)
     for series in chart.series:
         _series(axes, series, chart)

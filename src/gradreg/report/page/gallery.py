@@ -14,11 +14,11 @@ from gradreg.report.numbers import distance_name
 from gradreg.report.page.png import data_uri
 
 # Of one model and threat, and bytes of all pictures together: with many models of large images, they are shown smaller.
-MOST, BUDGET = 6, 2_500_000
+_MOST, _BUDGET = 6, 2_500_000
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class _Exhibit:
     """One image in three pictures, each a data URI."""
 
     clean: str
@@ -32,15 +32,15 @@ class Exhibit:
 
 
 @dataclass(frozen=True)
-class Wall:
+class _Wall:
     """The exhibits of one model and threat."""
 
     model: str
     threat: str
-    exhibits: tuple[Exhibit, ...]
+    exhibits: tuple[_Exhibit, ...]
 
 
-def walls(comparison: Comparison) -> tuple[list[Wall], int]:
+def walls(comparison: Comparison) -> tuple[list[_Wall], int]:
     """All that were kept, and the side in pixels to which larger pictures were reduced (0: none was)."""
     kept = [
         (each, found, found.gallery, shown)
@@ -48,17 +48,17 @@ def walls(comparison: Comparison) -> tuple[list[Wall], int]:
         for found in each.threats.values()
         if found.gallery is not None and (shown := _broken(found, found.gallery))
     ]
-    largest = largest_side(sum(len(shown) for *_, shown in kept))
+    largest = _largest_side(sum(len(shown) for *_, shown in kept))
     reduced = any(max(gallery.clean.shape[2:]) > largest for *_, gallery, _ in kept)
     return [_wall(*each, largest) for each in kept], largest if reduced else 0
 
 
-def largest_side(exhibits: int) -> int:
+def _largest_side(exhibits: int) -> int:
     """So that three pictures of each, uncompressed and as base64, stay within the budget."""
-    return max(32, math.isqrt(BUDGET * 3 // 4 // (9 * max(1, exhibits))))
+    return max(32, math.isqrt(_BUDGET * 3 // 4 // (9 * max(1, exhibits))))
 
 
-def magnification(difference: Tensor) -> int:
+def _magnification(difference: Tensor) -> int:
     """The largest of 1, 2, 5, 10, … that keeps grey plus the magnified difference inside the pixel box."""
     highest = float(difference.abs().max())
     if highest == 0:
@@ -71,19 +71,19 @@ def magnification(difference: Tensor) -> int:
 def _broken(examined: Examined, gallery: Gallery) -> list[int]:
     """Which of the images kept have an adversarial one to show, the first few."""
     distance = examined.attacked.distance
-    return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:MOST]
+    return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
 
 
-def _wall(evaluation: Evaluation, examined: Examined, gallery: Gallery, shown: Sequence[int], side: int) -> Wall:
+def _wall(evaluation: Evaluation, examined: Examined, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
     exhibits = tuple(_exhibit(evaluation, examined, gallery, i, side) for i in shown)
-    return Wall(evaluation.subject.name, THREATS[examined.threat].symbol, exhibits)
+    return _Wall(evaluation.subject.name, THREATS[examined.threat].symbol, exhibits)
 
 
-def _exhibit(evaluation: Evaluation, examined: Examined, gallery: Gallery, i: int, side: int) -> Exhibit:
+def _exhibit(evaluation: Evaluation, examined: Examined, gallery: Gallery, i: int, side: int) -> _Exhibit:
     row, clean, adversarial = gallery.rows[i], gallery.clean[i].float(), gallery.adversarial[i].float()
     difference = adversarial - clean
-    factor = magnification(difference)
-    return Exhibit(
+    factor = _magnification(difference)
+    return _Exhibit(
         clean=data_uri(_reduced(clean, side, "area")),
         adversarial=data_uri(_reduced(adversarial, side, "area")),
         # Averaging neighbours would hide what was changed.

@@ -10,7 +10,7 @@ from torch import Tensor
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def encode(image: Tensor) -> bytes:
+def _encode(image: Tensor) -> bytes:
     """A PNG of an image in [0, 1], channels first: three are red, green and blue; of others the mean is grey."""
     if image.shape[0] != 3:
         image = image.double().mean(0, keepdim=True)
@@ -27,7 +27,7 @@ def encode(image: Tensor) -> bytes:
 
 def data_uri(image: Tensor) -> str:
     """The PNG inside an address that a page can show without asking anybody."""
-    return "data:image/png;base64," + base64.b64encode(encode(image)).decode()
+    return "data:image/png;base64," + base64.b64encode(_encode(image)).decode()
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:

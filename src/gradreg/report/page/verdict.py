@@ -13,13 +13,13 @@ from gradreg.report.numbers import ball, distance_name, interval, listed, percen
 from gradreg.report.tables.cells import clean_error, mean, number
 from gradreg.report.tables.layout import Cell
 
-Level = Literal["clear", "unknown", "suspicious", "broken"]
-_LEVELS: tuple[Level, ...] = ("clear", "unknown", "suspicious", "broken")
+_Level = Literal["clear", "unknown", "suspicious", "broken"]
+_LEVELS: tuple[_Level, ...] = ("clear", "unknown", "suspicious", "broken")
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
-class RobustError:
+class _RobustError:
     """The error within a radius."""
 
     radius: str
@@ -37,33 +37,33 @@ class RobustError:
 
 
 @dataclass(frozen=True)
-class Finding:
+class _Finding:
     """What the opening says about one threat; `word` and `reason` are the diagnosis's."""
 
     threat: str
-    errors: tuple[RobustError, ...]
+    errors: tuple[_RobustError, ...]
     distance: Cell
     n: int
-    level: Level
+    level: _Level
     word: str
     reason: str
 
 
 @dataclass(frozen=True)
-class Card:
+class _Card:
     """One model; `level` is that of its worst threat."""
 
     name: str
     summary: str
     clean: Cell
-    findings: tuple[Finding, ...]
+    findings: tuple[_Finding, ...]
     cost: str
-    level: Level
+    level: _Level
     word: str
 
 
 @dataclass(frozen=True)
-class Sorted:
+class _Sorted:
     """The flags of one model and threat: raised, passed, and tests that were not run."""
 
     model: str
@@ -73,12 +73,12 @@ class Sorted:
     left_out: tuple[Flag, ...]
 
 
-def cards(comparison: Comparison) -> list[Card]:
+def cards(comparison: Comparison) -> list[_Card]:
     """One for each model, in the order given."""
     return [_card(evaluation, comparison) for evaluation in comparison.evaluations]
 
 
-def diagnosis_verdict(flags: Iterable[Flag]) -> tuple[Level, str, str]:
+def _diagnosis_verdict(flags: Iterable[Flag]) -> tuple[_Level, str, str]:
     """The diagnosis's verdict in levels; without tests it is unknown, since nothing was looked for."""
     flags = list(flags)
     if all(flag.code == "left-out" for flag in flags):
@@ -89,7 +89,7 @@ def diagnosis_verdict(flags: Iterable[Flag]) -> tuple[Level, str, str]:
     return "suspicious" if found.word == "suspicious" else "clear", found.word, found.reason
 
 
-def sorted_flags(comparison: Comparison) -> list[Sorted]:
+def sorted_flags(comparison: Comparison) -> list[_Sorted]:
     """Grouped by model and threat, errors before warnings; the groups with the worst flags come first."""
     groups = [
         _sorted(evaluation.subject.name, examined)
@@ -112,7 +112,7 @@ def leaders(comparison: Comparison) -> list[str]:
             continue
         (first, best), (second, next_best) = ranked[:2]
         separate = first.high < second.low
-        level, word, _ = diagnosis_verdict(best.threats[threat].flags)
+        level, word, _ = _diagnosis_verdict(best.threats[threat].flags)
         one, other = f"“{best.subject.name}”", f"“{next_best.subject.name}”"
         if first.value == second.value:
             found = f"{one} and {other} have the lowest robust error, {percent(first.value)}"
@@ -136,27 +136,27 @@ def refusals(comparison: Comparison) -> list[str]:
     ]
 
 
-def _card(evaluation: Evaluation, comparison: Comparison) -> Card:
+def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
     findings = tuple(_finding(evaluation, examined) for examined in evaluation.threats.values())
     worst = max(findings, key=lambda finding: _LEVELS.index(finding.level), default=None)
     level, word = (worst.level, worst.word) if worst else ("unknown", "no threat was evaluated")
     clean, cost = clean_error(evaluation), _cost(evaluation, comparison)
-    return Card(evaluation.subject.name, _summary(clean, findings, cost), clean, findings, cost, level, word)
+    return _Card(evaluation.subject.name, _summary(clean, findings, cost), clean, findings, cost, level, word)
 
 
-def _finding(evaluation: Evaluation, examined: Examined) -> Finding:
+def _finding(evaluation: Evaluation, examined: Examined) -> _Finding:
     errors = tuple(
-        RobustError(radius_name(radius), examined.robust_error(radius))
+        _RobustError(radius_name(radius), examined.robust_error(radius))
         for radius in evaluation.data.usual_radii(examined.threat)
     )
-    level, word, reason = diagnosis_verdict(examined.flags)
+    level, word, reason = _diagnosis_verdict(examined.flags)
     centre = mean(examined.distance, "unbroken")
     if centre.value is not None:
         centre = replace(centre, text=distance_name(examined.threat, centre.value))
-    return Finding(THREATS[examined.threat].symbol, errors, centre, len(evaluation), level, word, reason)
+    return _Finding(THREATS[examined.threat].symbol, errors, centre, len(evaluation), level, word, reason)
 
 
-def _summary(clean: Cell, findings: Sequence[Finding], cost: str) -> str:
+def _summary(clean: Cell, findings: Sequence[_Finding], cost: str) -> str:
     parts = [
         f"Robust error at {finding.threat} {listed([error.radius for error in finding.errors])}: "
         f"{listed([error.text for error in finding.errors])}."
@@ -181,11 +181,11 @@ def _duration(hours: float) -> str:
     return f"{number(3600 * hours).text} seconds"
 
 
-def _sorted(model: str, examined: Examined) -> Sorted:
+def _sorted(model: str, examined: Examined) -> _Sorted:
     raised = sorted(
         (flag for flag in examined.flags if flag.severity != "info"),
         key=lambda flag: _SEVERITIES.index(flag.severity),
     )
     passed = [flag for flag in examined.flags if flag.severity == "info" and flag.code != "left-out"]
     left_out = [flag for flag in examined.flags if flag.severity == "info" and flag.code == "left-out"]
-    return Sorted(model, THREATS[examined.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))
+    return _Sorted(model, THREATS[examined.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))

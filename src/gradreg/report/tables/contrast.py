@@ -24,7 +24,7 @@ from gradreg.report.tables.layout import Cell, Column, Row, Table
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """A difference of two means with its 95 % interval."""
 
     value: float
@@ -34,7 +34,7 @@ class Difference:
     """Whether the interval covers the variance between training runs: not if one side was trained once."""
 
 
-def difference(first: Tensor, second: Tensor) -> Difference:
+def difference(first: Tensor, second: Tensor) -> _Difference:
     """Between the means of two tables of (seeds, images), over the same images in the same order."""
     from scipy.stats import t
 
@@ -47,10 +47,10 @@ def difference(first: Tensor, second: Tensor) -> Difference:
         terms += [(float(table.mean(1).var()) / len(table), len(table) - 1) for table in (first, second)]
     variance = sum(term for term, _ in terms)
     if variance == 0 or not math.isfinite(variance):
-        return Difference(value, value - variance, value + variance, with_seeds)
+        return _Difference(value, value - variance, value + variance, with_seeds)
     freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
     half = float(t.ppf(0.975, freedom)) * math.sqrt(variance)
-    return Difference(value, value - half, value + half, with_seeds)
+    return _Difference(value, value - half, value + half, with_seeds)
 
 
 def contrast(comparison: Comparison, threat: str, radii: Sequence[float]) -> Table:
@@ -107,7 +107,7 @@ def _row(first: Recipe, second: Recipe, threat: str, radius: float) -> Row | Non
     )
 
 
-def _points(found: Difference) -> Cell:
+def _points(found: _Difference) -> Cell:
     value, low, high = (f"{100 * figure:+.1f}".replace("-", "−") for figure in (found.value, found.low, found.high))
     return Cell(value, found.value, f"{low} to {high}, images{' and seeds' if found.with_seeds else ' alone'}")
 

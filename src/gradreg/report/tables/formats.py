@@ -12,7 +12,7 @@ from gradreg.report.tables.layout import Cell, Row, Table
 
 Format = Literal["md", "tex", "csv", "json"]
 
-CSV_FIELDS = ("table", "row", "quoted", "column", "text", "value", "note")
+_CSV_FIELDS = ("table", "row", "quoted", "column", "text", "value", "note")
 
 _MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{sign: f"\\{sign}" for sign in "\\`*_[]|~$#"}}
 _TEX = {
@@ -28,10 +28,10 @@ _FORMULA = re.compile(r"[=+\-@\t\r]")
 
 def render(tables: Sequence[Table], format: Format, notes: Sequence[str] = ()) -> str:
     """All tables in one text, after the notes on the comparison."""
-    return {"md": markdown, "tex": latex, "csv": comma_separated, "json": as_json}[format](tables, notes)
+    return {"md": _markdown, "tex": _latex, "csv": _comma_separated, "json": _as_json}[format](tables, notes)
 
 
-def markdown(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
+def _markdown(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     """A heading, a caption and a pipe table each; notes of cells in small print, quoted rows in italics."""
     parts = [f"> {_markdown_text(note)}\n" for note in notes]
     for table in tables:
@@ -50,17 +50,17 @@ def rows_only(table: Table) -> str:
     return "\n".join(lines)
 
 
-def latex(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
+def _latex(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     """Table environments for a document with booktabs; a cell's note is below its text in small print."""
-    head = [r"% Needs \usepackage{booktabs}.", *(f"% {latex_text(note)}" for note in notes)]
+    head = [r"% Needs \usepackage{booktabs}.", *(f"% {_latex_text(note)}" for note in notes)]
     return "\n".join([*head, *map(_latex_table, tables)]) + "\n"
 
 
-def comma_separated(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
+def _comma_separated(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     """One line per cell, with its value at full precision; without the notes on the comparison."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_FIELDS)
+    writer.writerow(_CSV_FIELDS)
     for table in tables:
         for row in table.rows:
             for column, cell in zip(table.columns, row.cells, strict=True):
@@ -70,13 +70,13 @@ def comma_separated(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     return text.getvalue()
 
 
-def as_json(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
+def _as_json(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
     """The data structures as they are."""
     content = {"format": "gradreg report", "version": 1, "notes": list(notes), "tables": [asdict(t) for t in tables]}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def latex_text(text: str) -> str:
+def _latex_text(text: str) -> str:
     """With every sign that means something to TeX, and the Greek ones that a plain font lacks, written out."""
     return "".join(_TEX.get(sign, sign) for sign in _one_line(text))
 
@@ -91,7 +91,7 @@ def _latex_table(table: Table) -> str:
         [
             "",
             r"\begin{table}",
-            rf"  \caption{{{latex_text(table.caption)}}}",
+            rf"  \caption{{{_latex_text(table.caption)}}}",
             rf"  \label{{tab:{table.key}}}",
             r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
             rf"  \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
@@ -109,11 +109,11 @@ def _latex_table(table: Table) -> str:
 def _latex_row(row: Row) -> str:
     # One line for each part of a note, since tables are wide and pages are not.
     cells = [_stacked([cell.text], re.split(r"[,;] ", cell.note) if cell.note else []) for cell in row.cells]
-    return " & ".join([latex_text(row.name), *cells]) + r" \\"
+    return " & ".join([_latex_text(row.name), *cells]) + r" \\"
 
 
 def _stacked(lines: Sequence[str], small: Sequence[str] = ()) -> str:
-    written = [*map(latex_text, lines), *(rf"{{\tiny {latex_text(line)}}}" for line in small)]
+    written = [*map(_latex_text, lines), *(rf"{{\tiny {_latex_text(line)}}}" for line in small)]
     return written[0] if len(written) == 1 else r"\shortstack[r]{" + r" \\ ".join(written) + "}"
 
 

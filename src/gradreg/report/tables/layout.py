@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Better = Literal["low", "high"]
+_Better = Literal["low", "high"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Column:
 
     heading: str
     help: str
-    better: Better | None = None
+    better: _Better | None = None
 
 
 @dataclass(frozen=True)

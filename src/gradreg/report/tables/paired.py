@@ -33,7 +33,7 @@ def pairs(comparison: Comparison, threat: str, radii: Sequence[float]) -> Table:
     return _table([_row(*two, threat, radius) for radius in radii for two in combinations(found, 2)])
 
 
-def sign_test(one: int, other: int) -> float:
+def _sign_test(one: int, other: int) -> float:
     """The two-sided p of a split at least this uneven between equals (McNemar's test, exact form)."""
     n = one + other
     tail = sum(math.comb(n, k) for k in range(min(one, other) + 1))
@@ -68,7 +68,7 @@ def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> R
     b = second.threats[threat].robust(radius)[there]
     one, other, both, neither = (int(marked.sum()) for marked in (a & ~b, b & ~a, a & b, ~a & ~b))
     name = f"{first.subject.name} against {second.subject.name}, {ball(threat, radius)}"
-    return Row(name, (*map(count, (one, other, both, neither)), number(sign_test(one, other))))
+    return Row(name, (*map(count, (one, other, both, neither)), number(_sign_test(one, other))))
 
 
 def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

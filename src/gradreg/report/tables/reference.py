@@ -13,7 +13,7 @@ from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.tables.settings import changes_text, flat, nearest_recipe
 from gradreg.smoothing.intervals import clopper_pearson
 
-Counted = tuple[int, int]
+_Counted = tuple[int, int]
 """Correct images, and of how many."""
 
 
@@ -78,16 +78,16 @@ def _recipe(evaluation: Evaluation) -> Cell:
     return NOTHING if found is None else Cell(found[0], None, changes_text(found[1]))
 
 
-def _clean(evaluation: Evaluation) -> Counted:
+def _clean(evaluation: Evaluation) -> _Counted:
     errors, n = clean_errors(evaluation)
     return n - errors, n
 
 
-def _counted(robust: Tensor | None) -> Counted | None:
+def _counted(robust: Tensor | None) -> _Counted | None:
     return None if robust is None else (int(robust.sum()), len(robust))
 
 
-def _over_seeds(recipe: Recipe, figure: Callable[[Evaluation], Counted | None]) -> Cell:
+def _over_seeds(recipe: Recipe, figure: Callable[[Evaluation], _Counted | None]) -> Cell:
     """One seed's fraction with its interval, or the mean of several and their range; if some lack it, which have it."""
     found = [(training_seed(evaluation), figure(evaluation)) for evaluation in recipe.evaluations]
     known = [(seed, *counted) for seed, counted in found if counted is not None]
