@@ -166,7 +166,7 @@ def test_seeds_of_a_recipe_are_one_mark_at_their_mean() -> None:
     # l2 distances are 0, 0.1 … 0.9, so four images are robust at 0.5, or six of those that are 0.15 further.
     assert places == [pytest.approx(place) for place in [(3.0, 0.5), (3.0, 0.9), (1.0, 0.4), (1.0, 0.9)]]
     stroke = next(each for each in chart.series if each.kind == "line" and each.model == 0)
-    assert (stroke.x, stroke.y) == ([3.0, 3.0], pytest.approx([0.4, 0.6]))
+    assert [*stroke.x, *stroke.y] == pytest.approx([3.0, 3.0, 0.4, 0.6])
     assert [key.name for key in chart.legend] == ["run", "plain"]
 
 

@@ -173,7 +173,7 @@ def test_winners_are_counted_by_threat() -> None:
 
 
 def test_costs() -> None:
-    """Forwards 100 … 109 and backwards 50 … 59: 159 propagations an image."""
+    """Forwards 100 … 109 and backwards 50 … 59: 159 propagations per image."""
     table = built()["cost"]
     assert texts(table) == ["1,234", "2.00", "–", "159", "12.5", "1.50", "159", "12.5", "1.50", "3.00"]
 

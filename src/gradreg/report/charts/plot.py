@@ -53,13 +53,8 @@ def _draw(axes: "Axes", chart: Chart, titled: bool) -> None:
         _set_axis(axes, which, axis)
     for value, name in chart.guides:
         axes.axvline(value, color=GUIDE, linewidth=0.5, zorder=0)
-        above: dict[str, Any] = {
-            "xycoords": ("data", "axes fraction"),
-            "textcoords": "offset points",
-            "ha": "center",
-            "fontsize": 5.5,
-        }
-        axes.annotate(name, (value, 1), (0, 2), **above)
+        place: Any = ("data", "axes fraction")
+        axes.annotate(name, (value, 1), xycoords=place, ha="center", va="bottom", fontsize=5.5)
     for series in chart.series:
         _series(axes, series, chart)
     title = [_drawable(line) for line in (chart.title if titled else "", chart.note) if line]

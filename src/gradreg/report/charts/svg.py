@@ -36,7 +36,7 @@ class _Frame:
     floor: float
 
     @classmethod
-    def of(cls, chart: Chart) -> "Frame":
+    def of(cls, chart: Chart) -> "_Frame":
         """With room for ticks, labels and names of guides where there are any."""
         longest = max((len(name) for _, name in chart.y.ticks), default=0)
         top = 34.0 if chart.y.label or chart.guides else 2.0
