@@ -68,7 +68,7 @@ def renamed(evaluation: Evaluation, name: str, **changes: object) -> Evaluation:
 
 
 def confirmation(eps: float, broken: Sequence[int], version: str = "standard") -> Confirmed:
-    """An AutoAttack on the ten images that broke these, with 800 forwards and 400 backwards an image."""
+    """An AutoAttack on the ten images that broke these, with 800 forwards and 400 backwards per image."""
     robust = torch.ones(10, dtype=torch.bool)
     robust[list(broken)] = False
     return Confirmed("autoattack", version, eps, robust, 800.0, 400.0, 60.0)

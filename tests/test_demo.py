@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from gradreg.demo import RECIPES, DemoError, demo
-from gradreg.report.command import text
+from gradreg.report.comparison import Comparison
+from gradreg.report.writing import render
 
 
 def told(console: Console) -> str:
@@ -29,7 +30,9 @@ def test_the_tour_writes_a_complete_report_that_agrees_with_its_evaluations(tmp_
     parts = [f"t-table-{number}" for number in range(1, 6)]
     for part in (*parts, "curves", "frontier", "gallery", "gaps", "diagnosis"):
         assert f'id="{part}"' in page
-    tables = {table["key"]: table for table in json.loads(text(list(found.values()), "json", paper=False))["tables"]}
+    tables = {
+        table["key"]: table for table in json.loads(render(Comparison.of(list(found.values())), "json"))["tables"]
+    }
     for recipe, evaluation in found.items():
         distance = evaluation.threats["l2"].mean_distance()
         row = next(row for row in tables["table-2"]["rows"] if row["name"] == recipe)

@@ -19,7 +19,7 @@ from gradreg.evaluation import Evaluation
 from gradreg.evaluation import load as load_evaluation
 from gradreg.provenance import processor
 from gradreg.report.cards.figures import Remarks, entries, figures
-from gradreg.report.cards.shipping import portable, ship
+from gradreg.report.cards.shipping import _portable, ship
 from gradreg.runs import load
 from gradreg.runs.checkpoints import read
 from gradreg.runs.networks import FILES
@@ -82,7 +82,7 @@ def test_every_figure_of_the_card_is_the_evaluations(shipped: Path, evaluation: 
     assert "    gradreg train recipe.toml --run runs/digits" in card
     assert f"```toml\n{(shipped / 'config.toml').read_text()}```" in card
     assert "the loss ℓ plus 1 · ‖∇ℓ‖_2, by finite differences, h = 0.1" in card
-    assert "- l2: not made." in card
+    assert "- l2: not run." in card
 
 
 def test_robustbenchs_fields_for_each_threat(shipped: Path, evaluation: Path) -> None:
@@ -138,7 +138,7 @@ def test_autoattack_counts_only_as_the_standard_version_at_the_radius() -> None:
     # Our attacks leave images 4 to 9, at l∞ distances of 0.04 and more, AutoAttack 1 to 4: both leave one of ten.
     assert found["linf"]["reported"] == "10.00"
     rows = {figure.what: figure.right for figure in figures(record)}
-    assert rows["robust accuracy, l∞ 8/255, autoattack (standard) alone"].value == 0.4
+    assert rows["robust accuracy, l∞ 8/255, by AutoAttack (standard) alone"].value == 0.4
     assert rows["robust accuracy, l∞ 8/255"].value == 0.1
     assert rows["certified accuracy, l2 0.5, smoothed with σ = 0.25"].value == 0.3
     assert (rows["clean accuracy"].value, rows["clean accuracy"].n) == (0.9, 1000)
@@ -148,13 +148,13 @@ def test_no_path_of_the_makers_machine_is_left(run: Path, evaluation: Path, ship
     for path in shipped.iterdir():
         assert str(run.parent).encode() not in path.read_bytes()
     recipe = {"data": "folder:/data/imagenet", "phases": [{"data": "folder:~/small"}], "model": {"name": "timm:a/b"}}
-    assert portable(recipe) == {
+    assert _portable(recipe) == {
         "data": "folder:imagenet",
         "phases": [{"data": "folder:small"}],
         "model": {"name": "timm:a/b"},
     }
-    assert portable("folder:C:\\data\\imagenet") == "folder:imagenet"
-    assert portable("folder:imagenet") == "folder:imagenet"
+    assert _portable("folder:C:\\data\\imagenet") == "folder:imagenet"
+    assert _portable("folder:imagenet") == "folder:imagenet"
 
 
 def refused(sentence: str, run: Path, evaluation: Path, to: Path, name: str = "digits", *, again: bool = False) -> None:
@@ -172,7 +172,7 @@ def test_only_on_purpose_is_anything_written_over(run: Path, evaluation: Path, s
     (copy / "card.md").write_text("old")
     ship(run, "digits", evaluation, to=tmp_path, replace=True, remarks=REMARKS)
     assert (copy / "card.md").read_text() == (shipped / "card.md").read_text()
-    refused("tiny is no shipped network but holds", run, evaluation, run.parent, "tiny", again=True)
+    refused("tiny is not a shipped network", run, evaluation, run.parent, "tiny", again=True)
 
 
 def test_an_evaluation_of_other_weights_is_refused(run: Path, evaluation: Path, tmp_path: Path) -> None:
@@ -199,16 +199,16 @@ def test_an_evaluation_of_other_weights_is_refused(run: Path, evaluation: Path, 
 def test_what_else_is_refused(run: Path, evaluation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = tmp_path / "shelf"
     for name in ("Digits", "../digits", "compact", ""):
-        refused("cannot name a shipped network", run, evaluation, shelf, name)
+        refused("name of a shipped network must be lower-case", run, evaluation, shelf, name)
     refused("holds no finished evaluation", run, tmp_path, shelf)
     refused("is neither a run directory", tmp_path, evaluation, shelf)
     record = load_evaluation(evaluation)
     replace(record, data=replace(record.data, name="cifar10")).save(tmp_path / "elsewhere")
-    refused("trained on mnist5k: evaluate it there", run, tmp_path / "elsewhere", shelf)
+    refused("must be an evaluation on mnist5k, .*; got cifar10", run, tmp_path / "elsewhere", shelf)
     replace(record, label=(record.label + 1) % 10).save(tmp_path / "mislabelled")
     refused("are not those of the evaluation", run, tmp_path / "mislabelled", shelf)
     replace(record, settings=replace(record.settings, topk=5)).save(tmp_path / "top5")
-    refused("counts the first 5 answers", run, tmp_path / "top5", shelf)
+    refused("needs a top-1 evaluation; got .*top-5", run, tmp_path / "top5", shelf)
     monkeypatch.setattr(
         import_module("gradreg.report.cards.shipping"),
         "home",

@@ -17,8 +17,7 @@ from gradreg.evaluation.record import (
     Smoothed,
     TestSet,
 )
-from gradreg.norms import ThreatName
-from gradreg.report.numbers import STANDARD_RADII
+from gradreg.norms import THREATS, ThreatName
 from gradreg.runs.subject import Subject
 
 CLASSES = ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -88,7 +87,7 @@ def _examined(
         distance = distance.where(torch.rand(n, generator=source) > 0.02, math.inf)
         won = ["" if math.isinf(d) else w for d, w in zip(distance.tolist(), won, strict=True)]
     tightness = 0.45 + 0.4 * torch.rand(n, generator=source) + 0.35 * (torch.rand(n, generator=source) < 0.03)
-    end = 3 * STANDARD_RADII[threat][-1]
+    end = 3 * THREATS[threat].usual_radii[-1]
     bound = (distance * tightness).clamp(max=end)
     grid = tuple(end * k / 10 for k in range(1, 11))
     return Examined(

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from chromium import NAMES, Tab, browsing, find
 from generated import generated
-from test_report_page import HOSTILE, hostile
+from test_report_page import HOSTILE, hostile, render
 
-from gradreg.report.page import render
 from handmade import handmade, renamed
 
 CHROMIUM = find()
@@ -218,7 +217,7 @@ def test_without_scripts_everything_is_there(tab: Tab, report: Path) -> None:
         tab.open(report)
         assert tab.run("document.querySelectorAll('.readout, th button').length") == 0
         assert tab.run("document.querySelectorAll('.plot[role=img][aria-label] svg path.line').length") > 10
-        height = "document.querySelector('#words dd').getBoundingClientRect().height"
+        height = "document.querySelector('#glossary dd').getBoundingClientRect().height"
         assert tab.run(height) > 0
     finally:
         tab.send("Emulation.setScriptExecutionDisabled", value=False)

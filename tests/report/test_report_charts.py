@@ -9,43 +9,55 @@ import torch
 from generated import generated
 from PIL import Image
 
-from gradreg.report import charts, drawings, gallery, labels
-from gradreg.report.axes import HEIGHT, LEFT, RIGHT, TOP, WIDTH, distances, linear, round_step, shares
-from gradreg.report.charts import Series
-from gradreg.report.png import encode
+from gradreg.evaluation.record import Evaluation
+from gradreg.report.charts import svg
+from gradreg.report.charts.description import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
+from gradreg.report.charts.selection import sections
+from gradreg.report.comparison import Comparison
+from gradreg.report.page import gallery
+from gradreg.report.page.png import _encode
 from handmade import handmade
 
 
+def shown(section: str, *evaluations: Evaluation) -> list[Group]:
+    return sections(Comparison.of(evaluations))[section]
+
+
+def drawn(*series: Series, high: float = 2.0) -> str:
+    return svg.draw(Chart("", linear("x", high, str), fractions("error"), series, ""))
+
+
 def test_a_curve_passes_through_its_points() -> None:
-    x, y = linear("x", 2.0, str), shares("error")
-    path = charts.steps(Series("", [0.0, 1.0, 3.0], [0.0, 0.5, 1.0]), x, y)
-    middle, half, floor = (LEFT + WIDTH - RIGHT) / 2, y.up(0.5), y.up(0)
+    x = linear("x", 2.0, str)
+    curve = Series("", [0.0, 1.0, 3.0], [0.0, 0.5, 1.0], "steps", 0)
     # Up at 1 to the half, then on to the right edge: what comes at 3 is beyond it.
-    assert path == f"M{LEFT:g} {floor:g}H{middle:g}V{half:g}H{WIDTH - RIGHT:g}"
-    assert (y.up(1), y.up(0)) == (TOP, HEIGHT - 44)
-    assert charts.steps(Series("", [0.0, 1.0], [0.0, 0.5], ends=True), x, y).endswith(f"V{half:g}")
-    assert charts.steps(Series("", [0.0, 3.0], [0.0, 0.5], ends=True), x, y).endswith(f"H{WIDTH - RIGHT:g}")
+    assert vertices(curve, x) == [(0, 0), (1, 0), (1, 0.5), (2, 0.5)]
+    assert vertices(replace(curve, x=[0.0, 1.0], y=[0.0, 0.5], ends=True), x)[-1] == (1, 0.5)
+    assert vertices(replace(curve, x=[0.0, 3.0], y=[0.0, 0.5], ends=True), x)[-1] == (2, 0)
+    # The frame is from 52 to 406 and, for a drawing 300 high, from 34 to 256.
+    assert 'd="M52 256H229V145H406"' in drawn(curve)
 
 
 def test_the_curves_of_an_evaluation_are_drawn_where_they_belong() -> None:
     """l2 distances 0, 0.1 … 0.9 of ten images: from 0.5 on 60 % are wrong."""
-    (group,) = drawings.error_curves([handmade()])
+    (group,) = shown("curves", handmade())
     chart = group.charts[1]
-    assert chart.data is not None
-    attacks = chart.data["series"][0]
+    data, frame = svg.readings(chart), svg._Frame.of(chart)
+    assert data is not None
+    attacks = data["series"][0]
     assert (attacks["name"], attacks["x"][5], attacks["y"][5]) == ("attacks", "0.500", "60.0 %")
-    x, y = distances("l2", 1.08), shares("error")
-    assert attacks["at"][5] == [pytest.approx(x.across(0.5), abs=0.06), pytest.approx(y.up(0.6), abs=0.06)]
-    assert f"H{attacks['at'][5][0]:g}V{attacks['at'][5][1]:g}" in chart.svg
-    assert re.findall(r'class="line (\w+) c0"', chart.svg) == ["solid", "dashed", "dotted"]
-    assert "attacks: 10.0 % at 0" in chart.description
+    assert attacks["at"][5] == [pytest.approx(frame.across(0.5), abs=0.06), pytest.approx(frame.up(0.6), abs=0.06)]
+    drawing = svg.draw(chart)
+    assert f"H{attacks['at'][5][0]:g}V{attacks['at'][5][1]:g}" in drawing
+    assert re.findall(r'class="line (\w+) c0"', drawing) == ["solid", "dashed", "dotted"]
+    assert "attacks: 10.0 % at 0" in chart.alt
 
 
 @pytest.mark.parametrize(
     ("span", "most", "step"), [(1, 5, 0.2), (100, 5, 20), (0.9, 6, 0.2), (31, 6, 10), (12, 5, 2.5)]
 )
 def test_ticks_are_round(span: float, most: int, step: float) -> None:
-    assert round_step(span, most) == pytest.approx(step)
+    assert _round_step(span, most) == pytest.approx(step)
 
 
 def test_linf_distances_are_counted_in_255ths() -> None:
@@ -55,26 +67,38 @@ def test_linf_distances_are_counted_in_255ths() -> None:
     assert axis.say(8 / 255) == "8.00/255"
 
 
+def test_logarithmic_axes_have_a_few_ticks_and_an_edge() -> None:
+    axis = distances("l2", 10.0, low=0.1)
+    assert [name for _, name in axis.ticks] == ["0.1", "0.3", "1", "3"]
+    assert axis.at(1.0) == pytest.approx(0.5)
+    assert axis.at(0.0) == 0
+    assert axis.say(0.0) == "0"
+    assert len(distances("linf", 9 / 255, low=5 / 255).ticks) == 5
+
+
 def test_the_frontier_joins_what_nothing_beats() -> None:
     """The fourth model is worse than the third in both errors, so the line passes it by."""
-    (group,) = drawings.frontiers(generated())
-    line = re.search(r'class="frontier" d="([^"]+)"', group.charts[1].svg)
+    (group,) = shown("frontier", *generated())
+    drawing = svg.draw(group.charts[1])
+    line = re.search(r'class="rule solid" d="([^"]+)"', drawing)
     assert line is not None
     assert line[1].count("L") == 2
-    assert "6.75×" in group.charts[1].svg
-    assert drawings.frontiers([handmade()]) == []
+    assert "6.75×" in drawing
+    assert shown("frontier", handmade()) == []
 
 
 def test_words_are_set_apart() -> None:
-    places = labels.apart([50, 50, 52, 200])
-    assert places == [50, 63, 76, 200]
-    assert max(labels.apart([255.0] * 3)) <= HEIGHT - 44 - 6
+    assert svg._apart([50, 50, 52, 200], 34, 256) == [50, 63, 76, 200]
+    assert max(svg._apart([255.0] * 3, 34, 256)) <= 256 - 6
 
 
 def test_winners_are_counted() -> None:
-    (group,) = drawings.winners([handmade()])
-    assert group.charts[1].title == "by hand, l2"
-    assert group.charts[1].description == "fmn: 50.0 % (5); apgd: 40.0 % (4); misclassified: 10.0 % (1)."
+    (group,) = shown("attacks", handmade())
+    chart = group.charts[1]
+    assert chart.title == "by hand, l2"
+    assert chart.alt == "fmn: 50.0 % (5); apgd: 40.0 % (4); misclassified: 10.0 % (1)."
+    assert svg.readings(chart) is None
+    assert [text in svg.draw(chart) for text in ("fmn", "50.0 % (5)", 'class="bar muted"')] == [True] * 3
 
 
 def test_violations_are_counted_where_they_are_drawn() -> None:
@@ -84,22 +108,24 @@ def test_violations_are_counted_where_they_are_drawn() -> None:
     broken = replace(
         l2, bounded=replace(l2.bounded, omega_bound=l2.attacked.distance + torch.tensor([0.0] * 8 + [1.0] * 2))
     )
-    (group,) = drawings.bound_gaps([replace(evaluation, threats={"l2": broken})])
+    (group,) = shown("gaps", replace(evaluation, threats={"l2": broken}))
     assert group.charts[0].note == "9 images, 2 above the diagonal"
-    assert group.charts[0].svg.count('class="hole"') == 1
+    assert svg.draw(group.charts[0]).count('class="hole"') == 1
 
 
 def test_a_histogram_counts_every_broken_image() -> None:
-    chart = drawings.distributions([handmade()])[0].charts[0]
+    chart = shown("distances", handmade())[0].charts[0]
     assert chart.note == "1 misclassified, 1 unbroken of 10"
-    assert chart.data is not None
-    assert sum(int(count) for count in chart.data["series"][0]["y"]) == 8
+    data = svg.readings(chart)
+    assert data is not None
+    assert sum(int(count) for count in data["series"][0]["y"]) == 8
+    assert data["series"][0]["x"][0] == "0/255 to 0.680/255"
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB"), (4, "L")])
 def test_png_decodes_to_the_same_pixels(channels: int, mode: str) -> None:
     pixels = torch.randint(0, 256, (channels, 5, 7), generator=torch.Generator().manual_seed(0))
-    with Image.open(io.BytesIO(encode(pixels / 255))) as decoded:
+    with Image.open(io.BytesIO(_encode(pixels / 255))) as decoded:
         assert (decoded.mode, decoded.size) == (mode, (7, 5))
         found = torch.tensor(list(decoded.tobytes())).view(5, 7, -1).permute(2, 0, 1)
     expected = pixels if channels == 3 else pixels.double().mean(0, keepdim=True).round()
@@ -107,20 +133,20 @@ def test_png_decodes_to_the_same_pixels(channels: int, mode: str) -> None:
 
 
 def test_differences_are_magnified_as_far_as_they_stay_visible() -> None:
-    assert gallery.magnification(torch.tensor([0.0, -8 / 255])) == 10  # 0.5 / 0.0314 = 15.9
-    assert gallery.magnification(torch.tensor([0.009])) == 50
-    assert gallery.magnification(torch.tensor([0.9])) == gallery.magnification(torch.zeros(2)) == 1
+    assert gallery._magnification(torch.tensor([0.0, -8 / 255])) == 10  # 0.5 / 0.0314 = 15.9
+    assert gallery._magnification(torch.tensor([0.009])) == 50
+    assert gallery._magnification(torch.tensor([0.9])) == gallery._magnification(torch.zeros(2)) == 1
 
 
 def test_large_pictures_are_reduced() -> None:
-    walls, side = gallery.walls(generated(models=2, images=20, side=224))
-    assert side == gallery.largest_side(24) < 224
+    walls, side = gallery.walls(Comparison.of(generated(models=2, images=20, side=224)))
+    assert side == gallery._largest_side(24) < 224
     pictures = sum(len(uri) for wall in walls for e in wall.exhibits for uri in (e.clean, e.adversarial, e.difference))
-    assert pictures < 1.05 * gallery.BUDGET
-    assert gallery.walls([handmade()])[1] == 0
+    assert pictures < 1.05 * gallery._BUDGET
+    assert gallery.walls(Comparison.of([handmade()]))[1] == 0
 
 
 def test_exhibits_say_what_is_shown() -> None:
-    (wall, _), _ = gallery.walls([handmade()])
+    (_, wall), _ = gallery.walls(Comparison.of([handmade()]))
     first = wall.exhibits[0]
     assert (first.label, first.prediction, first.distance, first.index) == ("one", "two", "0.100", 7)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 import gradreg
+from gradreg.cli import main
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.files import save
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import command, report
-from gradreg.report.compare import check_comparable, with_distinct_names
+from gradreg.report import report, writing
+from gradreg.report.comparison import Comparison
 from handmade import handmade, renamed
 
 
@@ -27,36 +27,31 @@ def folders(tmp_path: Path) -> list[Path]:
     return places
 
 
-def run(
-    folders: list[Path],
-    output: Path | None,
-    format: command.Format | None,
-    figures: Path | None = None,
-    paper: bool = False,
-) -> str:
-    stdout = io.StringIO()
-    assert command.carry_out(folders, output, format, figures, paper, Console(file=stdout, width=60)) == 0
-    return stdout.getvalue()
+def run(folders: list[Path], *options: str) -> None:
+    main(["report", *map(str, folders), *options])
 
 
 def test_a_text_report_goes_to_stdout_unwrapped_and_what_is_said_to_stderr(
     folders: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = list(csv.DictReader(io.StringIO(run(folders, None, "csv"))))
+    run(folders, "--format", "csv")
+    said = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(said.out)))
     assert {row["row"] for row in rows if row["table"] == "table-1"} == {"by hand", "by hand (2)"}
-    assert capsys.readouterr() == ("", "")
+    assert said.err == ""
 
 
 @pytest.mark.parametrize("format", ["md", "tex", "csv", "json"])
 def test_every_format_is_written_to_a_file(
-    folders: list[Path], format: command.Format, capsys: pytest.CaptureFixture[str]
+    folders: list[Path], format: writing.Format, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = folders[0].parent / "deep" / f"report.{format}"
-    assert run(folders, output, format, paper=True) == ""
-    assert output.read_text(encoding="utf-8") == command.text(
-        [handmade(), handmade(objective="undefended")], format, True
-    )
-    assert "report is in" in capsys.readouterr().err
+    run(folders, "-o", str(output), "--paper")
+    comparison = Comparison.of([handmade(), handmade(objective="undefended")])
+    assert output.read_text(encoding="utf-8") == writing.render(comparison, format, True)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "report is in" in said.err
     assert [path.name for path in output.parent.iterdir()] == [output.name]
 
 
@@ -64,15 +59,15 @@ def test_the_format_is_that_of_the_ending_unless_given(
     folders: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folders[0].parent)
-    run(folders, Path("r.json"), None)
+    run(folders, "-o", "r.json")
     assert json.loads(Path("r.json").read_text())["format"] == "gradreg report"
-    run(folders, Path("r.txt"), "md")
+    run(folders, "-o", "r.txt", "--format", "md")
     assert Path("r.txt").read_text().startswith("## Table 1")
-    run(folders, None, None)
+    run(folders)
     assert Path("report.html").exists()
-    with pytest.raises(ConfigError, match="does not say what to write"):
-        run(folders, Path("r.txt"), None)
     assert "report.html" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"must end in one of .*\.html.*; got r\.txt"):
+        writing.format_of(Path("r.txt"))
 
 
 def test_the_page_shows_every_model(folders: list[Path]) -> None:
@@ -103,7 +98,7 @@ def test_figures_go_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     evaluation = handmade()
     l2 = {"l2": replace(evaluation.threats["l2"], bounded=None)}
     save(replace(evaluation, threats=l2, smoothing=()), tmp_path / "e")
-    run([tmp_path / "e"], None, "md", tmp_path / "figures")
+    run([tmp_path / "e"], "--format", "md", "--figures", str(tmp_path / "figures"))
     assert "9 figure files are in" in capsys.readouterr().err
     assert len(list((tmp_path / "figures").iterdir())) == 9
 
@@ -124,10 +119,10 @@ def test_names_with_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None
 
 
 def test_an_unknown_ending_or_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"r\.docx does not say what to write: .*\.html"):
+    with pytest.raises(ConfigError, match=r"must end in one of .*\.html.*; got .*r\.docx"):
         report(handmade(), tmp_path / "r.docx")
-    with pytest.raises(ConfigError, match="There is no format 'xml'"):
-        command.text([handmade()], "xml", False)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"format must be one of html, .*; got 'xml'"):
+        writing.render(Comparison.of([handmade()]), "xml")  # type: ignore[arg-type]
 
 
 def on(evaluation: Evaluation, **changes: object) -> Evaluation:
@@ -147,38 +142,44 @@ def on(evaluation: Evaluation, **changes: object) -> Evaluation:
 )
 def test_other_data_are_refused_in_one_sentence(other: Evaluation, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence) as refusal:
-        command.text([handmade(), other], "md", False)
+        Comparison.of([handmade(), other])
     assert str(refusal.value).endswith(".")
     assert "\n" not in str(refusal.value)
 
 
 def test_nothing_to_report_on_is_refused() -> None:
     with pytest.raises(DataError, match="no evaluation to report on"):
-        check_comparable([])
+        Comparison.of([])
     none = replace(handmade(), index=torch.arange(0))
-    with pytest.raises(DataError, match="holds no images"):
-        check_comparable([none])
+    with pytest.raises(DataError, match="must hold at least one image; got 0"):
+        Comparison.of([none])
 
 
 def test_other_images_and_other_settings_are_noted_not_refused(
     folders: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shuffled = replace(handmade("b"), index=handmade().index.flip(0))
-    assert check_comparable([handmade(), shuffled]) == []
+    assert Comparison.of([handmade(), shuffled]).notes == ()
     chosen = replace(handmade("c"), index=handmade().index + 1)
     quick = replace(handmade("d"), settings=replace(handmade().settings, attacks="quick"))
-    notes = check_comparable([handmade(), chosen, quick])
+    notes = Comparison.of([handmade(), chosen, quick]).notes
     assert len(notes) == 2
-    assert notes[0].startswith("c was examined on other images of mnist5k than by hand")
+    assert notes[0].startswith("c was evaluated on other images of mnist5k than by hand")
     assert "by hand: standard; c: standard; d: quick" in notes[1]
-    assert notes[0] in command.text([handmade(), chosen], "md", False)
+    assert notes[0] in writing.render(Comparison.of([handmade(), chosen]), "md")
     save(chosen, folders[1])
-    run(folders, None, "md")
+    run(folders, "--format", "md")
     assert "other images" in capsys.readouterr().err
 
 
 def test_models_of_one_name_are_told_apart() -> None:
     names = ["a", "a", "a (2)", "b", "a"]
-    distinct = with_distinct_names([handmade(name) for name in names])
-    assert [evaluation.subject.name for evaluation in distinct] == ["a", "a (2)", "a (2) (2)", "b", "a (3)"]
-    assert with_distinct_names(distinct) == distinct
+    comparison = Comparison.of([handmade(name) for name in names])
+    assert comparison.names == ("a", "a (2)", "a (2) (2)", "b", "a (3)")
+    assert Comparison.of(comparison.evaluations).names == comparison.names
+
+
+def test_threats_and_radii_are_those_of_the_data_in_the_usual_order() -> None:
+    comparison = Comparison.of([on(handmade(), radii={}, name="mnist5k")])
+    assert comparison.threats == ("linf", "l2") == tuple(comparison.evaluations[0].threats)
+    assert (comparison.radii("linf"), comparison.main_radius("l2")) == ((0.05, 0.1), 1.5)

@@ -2,21 +2,24 @@
 
 import subprocess
 import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 import torch
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report.curves import Curve, curves, frontier, gaps, histogram
-from gradreg.report.figures import draw
-from gradreg.report.plots import robustness_against_cost
-from handmade import INF, handmade, renamed
+from gradreg.report.charts.builders import accuracy_against_cost
+from gradreg.report.charts.files import draw
+from gradreg.report.charts.measures import Curve, curves, gaps, histograms, points
+from gradreg.report.comparison import Comparison
+from handmade import INF, confirmation, confirmed, handmade, renamed
 
+ENDINGS = ("svg", "png", "pdf")
 NAMES = {"figure-1-l2", "figure-1-linf", "frontier", "cost", "distances", "gap"}
 
 
@@ -55,6 +58,25 @@ def large(n: int, digits: int | None = None) -> Evaluation:
     )
 
 
+def l2_curves(evaluation: Evaluation) -> list[Curve]:
+    return curves(Comparison.of([evaluation]), "l2")
+
+
+def at(curve: Curve, radius: float) -> float:
+    """The error at a radius: there the attacks succeed and bounds still hold. Distances are single precision."""
+    if curve.kind == "empirical":
+        reached = bisect_right(curve.x, radius * (1 + 2.0**-23))
+    else:
+        reached = bisect_left(curve.x, radius * (1 - 2.0**-23))
+    return curve.y[max(reached - 1, 0)]
+
+
+def write(
+    evaluations: Sequence[Evaluation], folder: Path, endings: Sequence[str] = ("svg", "png", "pdf")
+) -> list[Path]:
+    return draw(Comparison.of(evaluations), folder, endings)
+
+
 def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
     examined = evaluation.threats["l2"]
     assert examined.bounded is not None
@@ -70,20 +92,20 @@ def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
 def test_curves_are_exact_everywhere(n: int) -> None:
     """At every step, just beside it, and in between."""
     evaluation = large(n, digits=1)
-    found = curves([evaluation])
-    assert [(curve.kind, curve.n) for curve in found] == [("empirical", n), ("omega-bound", n), ("certified", n)]
+    found = l2_curves(evaluation)
+    assert [curve.kind for curve in found] == ["empirical", "omega-bound", "certified"]
     for curve in found:
         places = [p for x in curve.x[1:] for p in (x - 0.01, x, x + 0.01)]
-        assert all(curve.at(p) == pytest.approx(counted(evaluation, curve, p), abs=1e-12) for p in places if p < 1)
+        assert all(at(curve, p) == pytest.approx(counted(evaluation, curve, p), abs=1e-12) for p in places if p < 1)
 
 
 @pytest.mark.parametrize("n", [1000, 50_000])
 def test_many_images_are_thinned_within_half_a_percent(n: int) -> None:
     evaluation = large(n)
-    for curve in curves([evaluation]):
+    for curve in l2_curves(evaluation):
         assert len(curve.x) <= 201
         places = torch.linspace(0.001, 0.999, 60).tolist()
-        errors = [abs(curve.at(p) - counted(evaluation, curve, p)) for p in places]
+        errors = [abs(at(curve, p) - counted(evaluation, curve, p)) for p in places]
         assert max(errors) <= 0.005 + 1e-12
         assert list(curve.x) == sorted(curve.x)
         assert list(curve.y) == sorted(curve.y)
@@ -91,7 +113,7 @@ def test_many_images_are_thinned_within_half_a_percent(n: int) -> None:
 
 def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
     """Certificates were tested at 0.25 and 0.5; that all fail beyond is not known, so it is not drawn."""
-    certified = curves([handmade()])[-1]
+    certified = l2_curves(handmade())[-1]
     assert (certified.kind, certified.detail) == ("certified", "σ = 0.25")
     assert certified.x == (0.0, 0.25, 0.5)
     assert certified.y == (0.4, 0.7, 0.7)
@@ -101,7 +123,7 @@ def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
     capped = replace(
         examined.bounded, omega_bound=examined.bounded.omega_bound.clamp(max=0.25), eps=(0.25,), omega=(1,)
     )
-    omega = curves([replace(evaluation, threats={"l2": replace(examined, bounded=capped)})])[1]
+    omega = l2_curves(replace(evaluation, threats={"l2": replace(examined, bounded=capped)}))[1]
     assert omega.x == pytest.approx((0, 0.05, 0.1, 0.15, 0.2, 0.25))
     assert omega.y == (0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
 
@@ -110,18 +132,25 @@ def test_a_radius_in_single_precision_is_the_radius() -> None:
     evaluation = handmade()
     examined = evaluation.threats["linf"]
     exact = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), 8 / 255)), bounded=None)
-    curve = curves([replace(evaluation, threats={"linf": exact}, smoothing=())])[0]
-    assert curve.at(8 / 255) == 1
-    assert curve.at(7.99 / 255) == 0
+    curve = curves(Comparison.of([replace(evaluation, threats={"linf": exact}, smoothing=())]), "linf")[0]
+    assert at(curve, 8 / 255) == 1
+    assert at(curve, 7.99 / 255) == 0
 
 
-def test_the_frontier_has_errors_and_costs() -> None:
-    points = frontier([handmade(), renamed(handmade(objective="undefended", hours=0.5), "plain")])
-    assert len(points) == 2 * 5
-    first = next(point for point in points if (point.threat, point.radius) == ("l2", 0.5))
-    assert (first.model, first.clean_error) == ("by hand", 0.1)
+def test_points_have_errors_and_costs() -> None:
+    plain = renamed(handmade(objective="undefended", hours=0.5), "plain")
+    first, second = points(Comparison.of([handmade(), plain]), "l2", 0.5)
+    assert (first.model, second.model, first.clean_error) == ("by hand", "plain", 0.1)
     assert first.robust_error == pytest.approx(0.6)
     assert (first.cost_ratio, first.hours) == (4.0, 2.0)
+
+
+def test_what_autoattack_broke_counts_in_every_chart() -> None:
+    """Our attacks break images 0 to 5 within 0.5; AutoAttack breaks 7 there, too."""
+    comparison = Comparison.of([confirmed(handmade(), "l2", confirmation(0.5, [7]))])
+    assert points(comparison, "l2", 0.5)[0].robust_error == pytest.approx(0.7)
+    assert at(curves(comparison, "l2")[0], 0.5) == pytest.approx(0.7)
+    assert histograms(comparison, "l2", bins=9)[0].counts[6] == 1, "0.6 alone: 0.7 was moved to 0.5"
 
 
 def test_seeds_of_a_recipe_are_one_mark_at_their_mean() -> None:
@@ -132,27 +161,27 @@ def test_seeds_of_a_recipe_are_one_mark_at_their_mean() -> None:
         return replace(evaluation, threats={"l2": moved}, smoothing=())
 
     plain = renamed(handmade(objective="undefended", hours=0.5), "plain", recipe={"seed": 0, "objective": "none"})
-    figure = robustness_against_cost([seeded(0, 1.0, 0.0), seeded(1, 2.0, 0.15), plain], ["l2"])
-    drawn = [(line.get_marker(), np.asarray(line.get_xydata()).tolist()) for line in figure.axes[0].lines]
-    places = [points[0] for marker, points in drawn if marker != "None"]
-    # l2 distances are 0, 0.1 … 0.9, so four images stand at 0.5, or six of those that are 0.15 further.
+    chart = accuracy_against_cost(Comparison.of([seeded(0, 1.0, 0.0), seeded(1, 2.0, 0.15), plain]), "l2")
+    places = [(each.x[0], each.y[0]) for each in chart.series if each.kind == "marks"]
+    # l2 distances are 0, 0.1 … 0.9, so four images are robust at 0.5, or six of those that are 0.15 further.
     assert places == [pytest.approx(place) for place in [(3.0, 0.5), (3.0, 0.9), (1.0, 0.4), (1.0, 0.9)]]
-    strokes = [points for marker, points in drawn if marker == "None"]
-    assert [[3.0, pytest.approx(0.4)], [3.0, pytest.approx(0.6)]] in strokes, "from the least to the largest seed"
+    stroke = next(each for each in chart.series if each.kind == "line" and each.model == 0)
+    assert [*stroke.x, *stroke.y] == pytest.approx([3.0, 3.0, 0.4, 0.6])
+    assert [key.name for key in chart.legend] == ["run", "plain"]
 
 
 def test_histograms_count_every_image_once() -> None:
     evaluations = [large(1000), renamed(handmade(), "small")]
-    found = histogram(evaluations, "l2", bins=7)
+    found = histograms(Comparison.of(evaluations), "l2", bins=7)
     assert [h.model for h in found] == ["by hand", "small"]
     assert found[0].edges == found[1].edges
     for h in found:
         assert sum(h.counts) + h.misclassified + h.unbroken == h.n
     assert (found[0].misclassified, found[0].unbroken) == (100, 100)
-    by_hand = histogram([handmade()], "l2", bins=3)[0]
+    by_hand = histograms(Comparison.of([handmade()]), "l2", bins=3)[0]
     assert by_hand.edges == pytest.approx((0, 0.3, 0.6, 0.9), abs=1e-6)
     assert sum(by_hand.counts) == 9
-    assert histogram([handmade()], "l1") == []
+    assert histograms(Comparison.of([handmade()]), "l1") == []
 
 
 def test_gaps_are_thinned_but_the_worst_is_kept() -> None:
@@ -162,18 +191,18 @@ def test_gaps_are_thinned_but_the_worst_is_kept() -> None:
     bound = examined.bounded.omega_bound.clone()
     bound[3333] = 50.0
     violated = replace(examined, bounded=replace(examined.bounded, omega_bound=bound))
-    gap = gaps([replace(evaluation, threats={"l2": violated})])[0]
+    gap = gaps(Comparison.of([replace(evaluation, threats={"l2": violated})]), "l2")[0]
     assert gap.n == 4000
-    assert len(gap.distance) == len(gap.omega) == len(gap.lipschitz) <= 300
+    assert len(gap.distance) == len(gap.omega) <= 300
     assert 50.0 in gap.omega
-    assert gaps([handmade()])[1].omega == pytest.approx([i / 20 for i in range(1, 10)])
+    assert gaps(Comparison.of([handmade()]), "l2")[0].omega == pytest.approx([i / 20 for i in range(1, 10)])
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("figures")
     plain = renamed(handmade(objective="undefended", hours=0.5), "a $b$ <script> & 中文\n_{x}" + "long" * 20)
-    return draw([handmade(), plain], folder)
+    return write([handmade(), plain], folder)
 
 
 def test_figures_are_written_in_three_formats(drawn: list[Path]) -> None:
@@ -195,10 +224,10 @@ def test_the_same_evaluation_gives_the_same_bytes_whatever_the_users_style(tmp_p
     """Only l2 without bounds, so that it is quick: three figures."""
     evaluation = handmade()
     quick = replace(evaluation, threats={"l2": replace(evaluation.threats["l2"], bounded=None)}, smoothing=())
-    first = draw([quick], tmp_path / "first", ["svg", "pdf"])
+    first = write([quick], tmp_path / "first", ["svg", "pdf"])
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red"}):
         before = dict(mpl.rcParams)
-        second = draw([quick], tmp_path / "second", ["svg", "pdf"])
+        second = write([quick], tmp_path / "second", ["svg", "pdf"])
         assert dict(mpl.rcParams) == before
     assert {path.stem for path in first} == {"figure-1-l2", "frontier", "distances"}
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -208,12 +237,12 @@ def test_nothing_broken_and_nothing_attacked_can_be_drawn(tmp_path: Path) -> Non
     evaluation = handmade()
     examined = evaluation.threats["l2"]
     safe = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), INF)))
-    written = draw([replace(evaluation, threats={"l2": safe}), replace(handmade("b"), threats={})], tmp_path, ["svg"])
-    assert {path.stem for path in written} == NAMES - {"figure-1-linf", "cost"}, "of nothing undefended, so no cost"
-    assert draw([replace(evaluation, threats={})], tmp_path / "none") == []
+    written = write([replace(evaluation, threats={"l2": safe}), replace(handmade("b"), threats={})], tmp_path, ["svg"])
+    assert {path.stem for path in written} == {"figure-1-l2", "frontier", "distances"}, "no cost, no gap"
+    assert write([replace(evaluation, threats={})], tmp_path / "none") == []
 
 
 def test_matplotlib_waits_until_something_is_drawn() -> None:
-    code = "import gradreg.report.figures, gradreg.report.tables, sys; print('matplotlib' in sys.modules)"
+    code = "import gradreg.report.charts.files, gradreg.report.page.html, sys; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

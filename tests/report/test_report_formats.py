@@ -9,16 +9,17 @@ from dataclasses import asdict
 
 import pytest
 
-from gradreg.report.formats import CSV_FIELDS, as_json, comma_separated, latex, latex_text, markdown, render
-from gradreg.report.layout import Table
-from gradreg.report.tables import tables
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables.formats import _CSV_FIELDS, _latex_text, render
+from gradreg.report.tables.layout import Table
+from gradreg.report.tables.registry import tables
 from handmade import handmade
 
 HOSTILE = "a|b <script>alert(1)</script> & 50 % of_it\n{x} \\input{y} $m$ #1 ~^`*[l](u)"
 
 
 def hostile() -> list[Table]:
-    return tables([handmade(HOSTILE), handmade("=1+1")], paper=True)
+    return tables(Comparison.of([handmade(HOSTILE), handmade("=1+1")]), paper=True)
 
 
 def markdown_cells(line: str) -> list[str]:
@@ -29,7 +30,7 @@ def markdown_cells(line: str) -> list[str]:
 
 def test_markdown_reads_back() -> None:
     found = hostile()
-    parts = markdown(found).split("## ")[1:]
+    parts = render(found, "md").split("## ")[1:]
     assert len(parts) == len(found)
     for table, part in zip(found, parts, strict=True):
         heads, rule, *lines = [markdown_cells(line) for line in part.splitlines() if line.startswith("|")]
@@ -42,7 +43,7 @@ def test_markdown_reads_back() -> None:
 
 
 def test_markdown_lets_no_tag_and_no_link_through() -> None:
-    text = markdown(hostile(), notes=["<img src=x>"])
+    text = render(hostile(), "md", ["<img src=x>"])
     assert set(re.findall(r"<[^>]*>", text)) == {"<sub>", "</sub>"}
     assert not re.search(r"(?<!\\)\[", text)
     assert text.startswith("> &lt;img src=x&gt;\n")
@@ -50,7 +51,7 @@ def test_markdown_lets_no_tag_and_no_link_through() -> None:
 
 def test_json_is_the_data_itself() -> None:
     found = hostile()
-    read = json.loads(as_json(found, ["One note."]))
+    read = json.loads(render(found, "json", ["One note."]))
     assert read["notes"] == ["One note."]
     assert read["tables"] == json.loads(json.dumps([asdict(table) for table in found]))
     cell = read["tables"][0]["rows"][0]["cells"][1]
@@ -59,11 +60,11 @@ def test_json_is_the_data_itself() -> None:
 
 def test_csv_keeps_every_figure_to_the_last_digit() -> None:
     found = hostile()
-    lines = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    lines = list(csv.DictReader(io.StringIO(render(found, "csv"))))
     expected = [
         (t, row, c, cell) for t in found for row in t.rows for c, cell in zip(t.columns, row.cells, strict=True)
     ]
-    assert tuple(lines[0]) == CSV_FIELDS
+    assert tuple(lines[0]) == _CSV_FIELDS
     for line, (table, row, column, cell) in zip(lines, expected, strict=True):
         assert (line["table"], line["row"].removeprefix("'"), line["column"]) == (table.key, row.name, column.heading)
         assert line["quoted"] == str(row.quoted).lower()
@@ -72,14 +73,14 @@ def test_csv_keeps_every_figure_to_the_last_digit() -> None:
 
 
 def test_csv_gives_a_spreadsheet_no_formula() -> None:
-    fields = [field for line in csv.reader(io.StringIO(comma_separated(hostile()))) for field in line]
+    fields = [field for line in csv.reader(io.StringIO(render(hostile(), "csv"))) for field in line]
     assert any(field.startswith("'=1+1") for field in fields)
     assert not any(field.startswith(("=", "+", "@")) for field in fields)
 
 
 def test_latex_has_as_many_cells_as_columns_and_closes_what_it_opens() -> None:
     found = hostile()
-    text = latex(found, ["50 % & more"])
+    text = render(found, "tex", ["50 % & more"])
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == len(found)
     assert text.splitlines()[1] == r"% 50 \% \& more"
     bare = re.sub(r"\\[{}\\]", "", text)
@@ -104,24 +105,16 @@ def test_latex_has_as_many_cells_as_columns_and_closes_what_it_opens() -> None:
     ],
 )
 def test_latex_escapes(text: str, escaped: str) -> None:
-    assert latex_text(text) == escaped
+    assert _latex_text(text) == escaped
 
 
 def test_quoted_rows_stand_apart_in_latex() -> None:
-    table = next(table for table in tables([handmade()], paper=True) if table.key == "table-5")
-    body = latex([table])
+    table = next(table for table in tables(Comparison.of([handmade()]), paper=True) if table.key == "table-5")
+    body = render([table], "tex")
     assert body.index("by hand") < body.rindex(r"\midrule") < body.index("paper, CIFAR-10")
 
 
 def test_signs_that_turn_the_writing_around_are_taken_out() -> None:
-    found = tables([handmade("abc\u202etxt\x1b[31m")])
-    for text in (markdown(found), latex(found)):
+    found = tables(Comparison.of([handmade("abc\u202etxt\x1b[31m")]))
+    for text in (render(found, "md"), render(found, "tex")):
         assert not any(sign in text for sign in "\u202e\x1b")
-
-
-def test_render_knows_every_format() -> None:
-    found = tables([handmade()])
-    assert render(found, "md") == markdown(found)
-    assert render(found, "tex") == latex(found)
-    assert render(found, "csv") == comma_separated(found)
-    assert render(found, "json", ["n"]) == as_json(found, ["n"])

@@ -15,13 +15,18 @@ from generated import generated
 from gradreg.diagnosis.flags import left_out, make
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import making
-from gradreg.report.page import render
-from gradreg.report.verdict import cards, judged, leaders, sorted_flags
+from gradreg.report.comparison import Comparison
+from gradreg.report.page import html as page_html
+from gradreg.report.page import provenance
+from gradreg.report.page.verdict import _diagnosis_verdict, cards, leaders, sorted_flags
 from handmade import handmade, renamed
 
 HOSTILE = '</script><script>hacked=1</script><img src=x onerror="hacked=1">&amp;\'"'
 VOID = {"meta", "img", "br", "path"}
+
+
+def render(evaluations: list[Evaluation], paper: bool = False) -> str:
+    return page_html.render(Comparison.of(evaluations), paper)
 
 
 class Page(HTMLParser):
@@ -85,23 +90,22 @@ def hostile() -> Evaluation:
 def test_the_verdict_says_the_figures_in_words() -> None:
     """Distances 0, 0.1 … 0.9 in l2 and a hundredth of it in l∞: 8/255 = 0.0314 holds four of ten images."""
     plain = renamed(handmade(hours=1.0), "plain", objective="undefended")
-    card = cards([plain, handmade()])[1]
+    card = cards(Comparison.of([plain, handmade()]))[1]
     assert card.summary == (
-        "Gets 10.0 % of clean images wrong. Under l2 attacks within 0.25, 0.5 and 1 it errs on 30.0 %, 60.0 % and "
-        "100.0 %. Under l∞ attacks within 2/255 and 8/255 it errs on 10.0 % and 40.0 %. Its training took 2.00 hours, "
-        "2.00 times as long as without a defence."
+        "Clean error 10.0 %. Robust error at l∞ 2/255 and 8/255: 10.0 % and 40.0 %. Robust error at l2 0.25, 0.5 and "
+        "1: 30.0 %, 60.0 % and 100.0 %. Trained in 2.00 hours, 2.00 times as long as undefended."
     )
-    linf = card.findings[1]
+    linf = card.findings[0]
     assert linf.errors[1].interval == "12.2–73.8 %"  # Clopper-Pearson for 4 of 10
     assert linf.distance.text == "10.2/255"  # the mean of 0 … 0.08 is 0.04
     assert linf.distance.note == "n = 9, 1 unbroken left out"
 
 
 def test_the_cost_is_said_as_far_as_it_is_known() -> None:
-    assert cards([handmade(hours=None)])[0].cost == "What its training cost is not known."
-    assert cards([handmade()])[0].cost == "Its training took 2.00 hours."
-    assert cards([handmade(hours=0.05)])[0].cost == "Its training took 3.00 minutes."
-    assert cards([handmade(hours=0.01)])[0].cost == "Its training took 36.0 seconds."
+    assert cards(Comparison.of([handmade(hours=None)]))[0].cost == "Training time unknown."
+    assert cards(Comparison.of([handmade()]))[0].cost == "Trained in 2.00 hours."
+    assert cards(Comparison.of([handmade(hours=0.05)]))[0].cost == "Trained in 3.00 minutes."
+    assert cards(Comparison.of([handmade(hours=0.01)]))[0].cost == "Trained in 36.0 seconds."
 
 
 def test_the_lowest_error_is_named_with_its_doubts() -> None:
@@ -111,27 +115,30 @@ def test_the_lowest_error_is_named_with_its_doubts() -> None:
         name: replace(x, flags=(doubtful,), attacked=replace(x.attacked, distance=torch.full((10,), 9.0)))
         for name, x in far.threats.items()
     }
-    said = leaders([handmade("near"), replace(far, threats=threats)])
+    said = leaders(Comparison.of([handmade("near"), replace(far, threats=threats)]))
     assert said[1] == (
-        "Within l2 distance 1, “far” has the lowest error, 0.0 %; “near” follows with 100.0 %. But the diagnosis of "
-        "“far” says: suspicious."
+        "At l2 1, “far” has the lowest robust error, 0.0 %, then “near”, 100.0 %. Diagnosis of “far”: suspicious."
     )
-    tie = leaders([handmade("one"), handmade("two")])[0]
-    assert "“one” and “two” share the lowest error, 40.0 %, and on 10 images their 95 % intervals overlap." in tie
-    assert leaders([handmade()]) == []
+    tie = leaders(Comparison.of([handmade("one"), handmade("two")]))[0]
+    assert "“one” and “two” have the lowest robust error, 40.0 %; on 10 images their 95 % intervals overlap." in tie
+    assert leaders(Comparison.of([handmade()])) == []
 
 
-def test_judged() -> None:
+def test_the_verdict_of_the_diagnosis() -> None:
     passed, warned = make("train-mode", "info", "Fine."), make("not-converged", "warning", "Not yet.")
     failed = make("noise-wins", "error", "Noise wins.")
-    assert judged([passed])[:2] == ("clear", "no sign of masking in these tests")
-    assert judged([passed, warned]) == ("suspicious", "suspicious", "not-converged: Not yet.")
-    assert judged([warned, failed])[0] == "broken"
-    assert judged([])[:2] == judged([left_out(["a"], "for once")])[:2] == ("unknown", "not tested for masking")
+    assert _diagnosis_verdict([passed])[:2] == ("clear", "no sign of masking in these tests")
+    assert _diagnosis_verdict([passed, warned]) == ("suspicious", "suspicious", "not-converged: Not yet.")
+    assert _diagnosis_verdict([warned, failed])[0] == "broken"
+    assert (
+        _diagnosis_verdict([])[:2]
+        == _diagnosis_verdict([left_out(["a"], "for once")])[:2]
+        == ("unknown", "not tested for masking")
+    )
 
 
 def test_the_worst_flags_come_first() -> None:
-    groups = sorted_flags(generated())
+    groups = sorted_flags(Comparison.of(generated()))
     severities = [[flag.severity for flag in group.raised] for group in groups]
     assert severities == [["error", "warning"], ["warning"], *[[]] * 6]
     assert all(len(group.passed) == 5 and len(group.left_out) == 1 for group in groups)
@@ -212,17 +219,17 @@ def test_quoted_rows_are_marked(page: Page) -> None:
 
 
 def test_what_all_models_share_is_said_once() -> None:
-    one, two = making.of(handmade("one")), making.of(handmade("two"))
-    assert dict(making.shared([one, two]))["Seed"] == "0"
-    assert "Source" not in dict(making.shared([one, two]))
-    assert making.shared([one]) == ()
+    one, two = provenance.of(handmade("one")), provenance.of(handmade("two"))
+    assert dict(provenance.shared([one, two]))["Seed"] == "0"
+    assert "Source" not in dict(provenance.shared([one, two]))
+    assert provenance.shared([one]) == ()
     assert one.commands == (
         "gradreg train recipe.toml --run runs/one",
         "gradreg evaluate runs/one --data mnist5k --threat l2,linf --images 10 --attacks standard --regularity ascent "
         "--smoothing 0.25 --samples 1000 --seed 0",
     )
-    assert making.of(renamed(handmade(), "any", source="Python")).commands == ()
-    (weights,) = making.of(renamed(handmade(), "any", source="a b.safetensors", recipe=None)).commands
+    assert provenance.of(renamed(handmade(), "any", source="Python")).commands == ()
+    (weights,) = provenance.of(renamed(handmade(), "any", source="a b.safetensors", recipe=None)).commands
     assert weights.startswith("gradreg evaluate 'a b.safetensors' --data mnist5k --architecture small --threat")
     assert one.recipe == "epochs = 3\nseed = 0\n"
 
@@ -255,7 +262,7 @@ def test_the_most_extreme_figures_have_a_page(distance: float, bound: float) -> 
 
 def test_a_model_without_threats_bounds_or_gallery_has_a_page() -> None:
     bare = replace(handmade(), threats={}, smoothing=(), clean=None)
-    assert "no threat was examined" in render([bare])
+    assert "no threat was evaluated" in render([bare])
     stripped = {
         name: replace(x, bounded=None, refusal="Gradients vanish.", flags=(), gallery=None)
         for name, x in handmade().threats.items()

@@ -1,22 +1,15 @@
-"""The table to choose a recipe by, and pages whose tables are made again."""
+"""The table to choose a recipe by."""
 
-import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from gradreg.config.tables import plain as table_of
-from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.report.command import fill_page
-from gradreg.report.compare import cost_ratio
-from gradreg.report.filling import fill, filled
-from gradreg.report.reference import reference
-from gradreg.report.seeds import by_recipe
-from gradreg.report.settings import flat, nearest_recipe, told
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables.reference import reference
+from gradreg.report.tables.settings import changes_text, flat, nearest_recipe
 from gradreg.runs.recipes import config
 from gradreg.smoothing.intervals import clopper_pearson
 from handmade import handmade, renamed
@@ -37,24 +30,24 @@ def plain() -> Evaluation:
 
 
 def test_runs_that_differ_in_the_seed_are_one_row() -> None:
-    groups = by_recipe([seeded(2, 6), plain(), seeded(0, 4)])
+    groups = Comparison.of([seeded(2, 6), plain(), seeded(0, 4)]).recipes()
     assert [(group.name, group.seeds) for group in groups] == [("run", (0, 2)), ("plain", (0,))]
 
 
 def test_figures_are_those_of_the_columns() -> None:
     # l2 distances are 0, 0.1 … 0.9: five images stand at 0.45, whatever the seed.
-    table = reference([seeded(0, 4), seeded(2, 6), plain()], "l2", 0.45)
+    table = reference(Comparison.of([seeded(0, 4), seeded(2, 6), plain()]), "l2", 0.45)
     ours, other = table.rows
-    recipe, clean, robust, auto, both, hours, ratio, *_ = (cell.value for cell in ours.cells)
+    recipe, clean, robust, ours_alone, auto, hours, ratio, *_ = (cell.value for cell in ours.cells)
     assert recipe is None
     assert ours.cells[0].text == "–", "no recipe of ours is for such a network"
-    assert (clean, robust, auto, both) == pytest.approx((0.9, 0.5, 0.5, 0.45))
+    assert (clean, robust, ours_alone, auto) == pytest.approx((0.9, 0.45, 0.5, 0.5))
     assert (hours, ratio) == pytest.approx((2.0, 4.0))
     assert (ours.cells[5].note, ours.cells[6].note) == ("1.00–3.00", "2.00–6.00")
-    assert ours.cells[3].note == "18.7–81.3 %, n = 10; 40.0–60.0 % over 2 seeds"
-    assert other.cells[3].text == "–", "AutoAttack was not run on it"
+    assert ours.cells[4].note == "18.7–81.3 %, n = 10; 40.0–60.0 % over 2 seeds"
+    assert other.cells[4].text == "–", "AutoAttack was not run on it"
     elsewhere = replace(plain(), threats={})
-    (alone,) = reference([seeded(0, 4), elsewhere], "l2", 0.45).rows
+    (alone,) = reference(Comparison.of([seeded(0, 4), elsewhere]), "l2", 0.45).rows
     assert alone.cells[6].value == pytest.approx(2.0), "costs are compared with a network that was not attacked"
     assert other.cells[2].note == "18.7–81.3 %, n = 10", "the Clopper-Pearson interval of 5 out of 10"
 
@@ -62,14 +55,14 @@ def test_figures_are_those_of_the_columns() -> None:
 def test_a_figure_that_some_seeds_lack_says_whose_it_is() -> None:
     unconfirmed = seeded(2, 6)
     unconfirmed = replace(unconfirmed, threats={"l2": replace(unconfirmed.threats["l2"], confirmed=())})
-    (row,) = reference([unconfirmed, seeded(0, 4)], "l2", 0.45).rows
-    assert (row.cells[3].text, row.cells[3].note) == ("60.0 %", "26.2–87.8 %, n = 10; of seed 0")
-    assert row.cells[2].note == "18.7–81.3 %, n = 10; 50.0–50.0 % over 2 seeds"
+    (row,) = reference(Comparison.of([unconfirmed, seeded(0, 4)]), "l2", 0.45).rows
+    assert (row.cells[4].text, row.cells[4].note) == ("60.0 %", "26.2–87.8 %, n = 10; of seed 0")
+    assert row.cells[3].note == "18.7–81.3 %, n = 10; 50.0–50.0 % over 2 seeds"
 
 
 def test_seeds_that_were_attacked_on_fewer_images_widen_the_interval() -> None:
     whole, part = replace(seeded(0, 4), clean=(20, 200)), replace(seeded(1, 4), clean=(5, 100))
-    (row,) = reference([whole, part], "l2", 0.45).rows
+    (row,) = reference(Comparison.of([whole, part]), "l2", 0.45).rows
     # 92.5 of 100 are right on the mean; half an image is rounded to the even one.
     low, high = clopper_pearson(92, 100)
     assert row.cells[1].text == "92.5 %"
@@ -91,8 +84,8 @@ def test_a_training_is_told_by_the_recipe_it_turned(recipe: str, turned: list[st
     settings["model"] |= {"classes": 10, "channels": 3}
     found = nearest_recipe(flat(settings))
     assert found is not None
-    assert (found[0], told(found[1])) == (recipe, said)
-    row, *_ = reference([renamed(handmade(), "run", recipe=settings)], "l2", 0.45).rows
+    assert (found[0], changes_text(found[1])) == (recipe, said)
+    row, *_ = reference(Comparison.of([renamed(handmade(), "run", recipe=settings)]), "l2", 0.45).rows
     assert (row.cells[0].text, row.cells[0].note) == (recipe, said)
 
 
@@ -104,77 +97,8 @@ def test_no_recipe_is_near_to_images_of_ones_own() -> None:
 def test_costs_are_compared_within_a_seed_where_they_can_be() -> None:
     slower = renamed(plain(), "plain-seed2", recipe={"epochs": 3, "objective": "none", "seed": 2}, hours=1.5)
     two, three = seeded(2, 6), seeded(3, 6)
-    assert cost_ratio(two, [plain(), slower, two]) == pytest.approx(3.0 / 1.5)
-    assert cost_ratio(three, [plain(), slower]) == pytest.approx(4.0 / 0.5), "the first, if none has the seed"
-    assert cost_ratio(two, [two]) is None
-
-
-def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    for evaluation in (seeded(0, 4), plain()):
-        evaluation.save(tmp_path / "results" / evaluation.subject.name)
-    page = tmp_path / "docs" / "results.md"
-    page.parent.mkdir()
-    begin, end = "<!-- gradreg: reference l2 0.45 from results/* -->", "<!-- gradreg: end -->"
-    page.write_text(f"# Results\n\n{begin}\nstale\n{end}\n\nProse stays.\n")
-    said = io.StringIO()
-    assert fill_page(page, [], Console(file=said, width=200)) == 0
-    assert said.getvalue() == f"The tables of {page} were made again.\n"
-    text = page.read_text()
-    assert text.startswith(f"# Results\n\n{begin}\n")
-    assert text.endswith(f"{end}\n\nProse stays.\n")
-    assert "| run-seed0 | – | 90.0 % <sub>88.0–91.8 %, n = 1000</sub> | 50.0 %" in text
-    assert "stale" not in text
-    assert not fill(page), "a page that is up to date is left alone"
-    with pytest.raises(ConfigError, match="A page names its evaluations itself"):
-        fill_page(page, [tmp_path / "results"], Console(file=said))
-
-
-def test_a_page_quotes_the_paper_below_our_rows(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    plain().save(tmp_path / "results" / "plain")
-    page, end = tmp_path / "page.md", "<!-- gradreg: end -->"
-    for mark, quoted in (("table-2", False), ("table-2 quoted", True)):
-        page.write_text(f"<!-- gradreg: {mark} from results/* -->\n{end}\n")
-        fill(page)
-        assert "| plain |" in page.read_text()
-        assert ("paper, CIFAR-10: squared l2 norm, λ = 1" in page.read_text()) is quoted
-        assert ("Quoted rows are the paper's" in page.read_text()) is quoted
-
-
-@pytest.mark.parametrize(
-    ("mark", "message"),
-    [
-        ("reference l3 0.5 from results/*", r"'reference l3 0\.5' is no table"),
-        ("paired linf from results/*", "'paired linf' is no table"),
-        ("reference l2 far from results/*", "'far' is no radius"),
-        ("table-2 doubted from results/*", "'table-2 doubted' is no table of these evaluations: there are table-1"),
-        ("nonsense from results/*", "'nonsense' is no table of these evaluations: there are table-1"),
-        ("table-1 from elsewhere/*", "No evaluation matches elsewhere"),
-        ("table-1", "A mark on the page has no partner"),
-    ],
-)
-def test_a_mark_that_cannot_be_followed_is_explained(tmp_path: Path, mark: str, message: str) -> None:
-    plain().save(tmp_path / "results" / "plain")
-    (tmp_path / "pyproject.toml").touch()
-    page = tmp_path / "page.md"
-    page.write_text(f"<!-- gradreg: {mark} -->\n<!-- gradreg: end -->\n")
-    before = page.read_text()
-    with pytest.raises(DataError, match=message):
-        fill(page)
-    assert page.read_text() == before
-
-
-def test_a_page_without_marks_is_not_called_up_to_date(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("Prose alone.\n")
-    with pytest.raises(DataError, match="There is no table on the page to be made"):
-        fill(page)
-
-
-@pytest.mark.parametrize(("name", "mark"), [("results", "reference"), ("paper", "table-1 quoted")])
-def test_a_page_of_results_says_what_the_evaluations_say(name: str, mark: str) -> None:
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / f"{name}.md").read_text("utf-8")
-    assert f"<!-- gradreg: {mark}" in page
-    assert filled(page, root) == page, f"run `gradreg report --fill docs/{name}.md`"
+    assert Comparison.of([plain(), slower, two]).cost_ratio(two) == pytest.approx(3.0 / 1.5)
+    assert Comparison.of([plain(), slower]).cost_ratio(three) == pytest.approx(4.0 / 0.5), (
+        "the first, if none has the seed"
+    )
+    assert Comparison.of([two]).cost_ratio(two) is None

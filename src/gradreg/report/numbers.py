@@ -1,76 +1,12 @@
-"""Figures as cells: how shares, distances, hours and ratios are written, and the number that goes with them."""
+"""Numbers in words: how fractions, distances, radii and counts are written all over a report."""
 
 import math
-from collections.abc import Iterable
-
-import torch
-from torch import Tensor
+from collections.abc import Iterable, Sequence
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.evaluation.shares import Share, share_of
-from gradreg.norms import THREATS, ThreatName
-from gradreg.report.layout import NOTHING, Cell
-
-STANDARD_RADII: dict[ThreatName, tuple[float, ...]] = {each.name: each.usual_radii for each in THREATS.values()}
-THREAT_SIGNS = {"l1": "l1", "l2": "l2", "linf": "l∞"}
-
-
-def share(fails: Tensor, note: str = "") -> Cell:
-    """The share of images that fail, with its 95 % interval and n in the note."""
-    return _written(share_of(fails), note)
-
-
-def clean_error(evaluation: Evaluation) -> Cell:
-    """Over the whole test set if it was run through, else over the images that were attacked."""
-    from gradreg.smoothing.intervals import clopper_pearson
-
-    errors, n = clean_errors(evaluation)
-    return _written(Share(errors / n, *clopper_pearson(errors, n), n), "")
-
-
-def clean_share(evaluation: Evaluation) -> float:
-    """The same, as a number."""
-    errors, n = clean_errors(evaluation)
-    return errors / n
-
-
-def clean_errors(evaluation: Evaluation) -> tuple[int, int]:
-    """Images that are misclassified, and of how many: of the whole test set if it was run through."""
-    if evaluation.clean is not None:
-        return evaluation.clean
-    wrong = evaluation.wrong
-    if evaluation.settings.topk > 1 and evaluation.threats:
-        # Whether the class is among the first k the attacks know: to what is misclassified the distance is 0.
-        wrong = next(iter(evaluation.threats.values())).attacked.distance == 0
-    return int(wrong.sum()), len(evaluation)
-
-
-def mean(values: Tensor, missing: str) -> Cell:
-    """The mean of the finite ones; the note counts the others by what they are called."""
-    values = values.double()
-    finite = values[values.isfinite()]
-    if not len(finite):
-        return Cell("–", None, f"all {len(values)} {missing}")
-    left_out = len(values) - len(finite)
-    note = f"n = {len(finite)}" + (f", {left_out} {missing} left out" if left_out else "")
-    return number(float(finite.mean()), note)
-
-
-def number(value: float | None, note: str = "", unit: str = "") -> Cell:
-    """Three significant digits; nothing to show for None and what is not finite."""
-    if value is None or not math.isfinite(value):
-        return Cell(NOTHING.text, None, note)
-    return Cell(significant(value) + unit, value, note)
-
-
-def count(value: int) -> Cell:
-    """A whole number with its thousands apart."""
-    return Cell(f"{value:,}", float(value))
-
-
-def word(text: str) -> Cell:
-    """No figure at all."""
-    return Cell(text, None)
+from gradreg.evaluation.shares import Share
+from gradreg.config.fractions import radius_name
+from gradreg.norms import THREATS
 
 
 def significant(value: float) -> str:
@@ -82,24 +18,52 @@ def significant(value: float) -> str:
     return f"{value:.{max(2 - magnitude, 0)}f}" if -4 <= magnitude < 7 else f"{value:.1e}"
 
 
+def percent(fraction: float) -> str:
+    """With one decimal."""
+    return f"{100 * fraction:.1f} %"
+
+
+def interval(low: float, high: float) -> str:
+    """Two fractions as a range of percentages."""
+    return f"{100 * low:.1f}–{100 * high:.1f} %"
+
+
+def ball(threat: str, radius: float) -> str:
+    """ "l∞ 8/255"."""
+    return f"{THREATS[threat].symbol} {radius_name(radius)}"
+
+
+def distance_name(threat: str, distance: float) -> str:
+    """A distance in the threat's unit; l∞ distances are counted in 1/255."""
+    return f"{significant(255 * distance)}/255" if threat == "linf" else significant(distance)
+
+
 def images(counts: Iterable[int]) -> str:
-    """ "n = 1000 images", or the range if models were examined on different numbers of them."""
+    """ "n = 1000 images", or the range if models were evaluated on different numbers of images."""
     distinct = sorted(set(counts)) or [0]
     if len(distinct) == 1:
         return f"n = {distinct[0]} image{'s' if distinct[0] != 1 else ''}"
     return f"n = {distinct[0]} to {distinct[-1]} images"
 
 
-def within(values: Tensor, radius: float) -> Tensor:
-    """values ≤ radius, in the precision of the values: 0.1 in single precision is not above 0.1."""
-    return values <= torch.tensor(radius, dtype=values.dtype)
+def listed(words: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def below(values: Tensor, radius: float) -> Tensor:
-    """values < radius, in the precision of the values."""
-    return values < torch.tensor(radius, dtype=values.dtype)
+def share(hits: int, n: int) -> Share:
+    """A fraction of n images with its 95 % Clopper-Pearson interval."""
+    from gradreg.smoothing.intervals import clopper_pearson
+
+    return Share(hits / n, *clopper_pearson(hits, n), n)
 
 
-def _written(found: Share, note: str) -> Cell:
-    interval = f"{100 * found.low:.1f}–{100 * found.high:.1f} %, n = {found.n}"
-    return Cell(f"{100 * found.value:.1f} %", found.value, "; ".join(filter(None, (interval, note))))
+def clean_errors(evaluation: Evaluation) -> tuple[int, int]:
+    """Misclassified images, and of how many: of the whole test set if it was evaluated, else of those attacked."""
+    if evaluation.clean is not None:
+        return evaluation.clean
+    wrong = evaluation.wrong
+    if evaluation.settings.topk > 1 and evaluation.threats:
+        # Whether the class is among the first k the attacks know: to a misclassified image the distance is 0.
+        wrong = ~next(iter(evaluation.threats.values())).robust(0.0)
+    return int(wrong.sum()), len(evaluation)

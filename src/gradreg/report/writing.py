@@ -1,35 +1,86 @@
 """From evaluations, or the folders they were saved to, to a report in one file."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal, get_args
 
+from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import command
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables import formats
+from gradreg.report.tables.registry import tables
+from gradreg.storage import replacing
 
-Given = str | os.PathLike[str] | Evaluation
+_Given = str | os.PathLike[str] | Evaluation
+Format = Literal["html", "md", "tex", "csv", "json"]
+
+_ENDINGS: dict[str, Format] = {".htm": "html", **{f".{format}": format for format in get_args(Format)}}
 
 
 def report(
-    evaluations: Given | Iterable[Given],
+    evaluations: _Given | Iterable[_Given],
     output: str | os.PathLike[str] = "report.html",
     *,
     paper: bool = False,
     figures: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write a report on evaluations, or on the folders they were saved to, side by side; its path.
+    """Write a report that compares evaluations, or the folders they were saved to; its path.
 
-    The ending of `output` names the format: .html, .md, .tex, .csv or .json. With `paper`, the paper's own figures
-    stand beside; `figures` is a folder to draw to.
+    The ending of `output` names the format: .html, .md, .tex, .csv or .json. With `paper`, the paper's own rows are
+    quoted below ours; `figures` is a folder to write figures to, as SVG, PNG and PDF.
     """
     path = Path(output)
-    format = command.format_of(path)
-    given = [evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else list(evaluations)
-    found = [one if isinstance(one, Evaluation) else load(one) for one in given]
-    command.write(path, command.text(found, format, paper))
+    format = format_of(path)
+    comparison = compare([evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else evaluations)
+    write(path, render(comparison, format, paper))
     if figures is not None:
-        from gradreg.report.figures import draw
-
-        draw(found, Path(figures))
+        draw(comparison, Path(figures))
     return path
+
+
+def compare(evaluations: Iterable[_Given]) -> Comparison:
+    """Evaluations, or the folders they were saved to, checked and prepared for a report."""
+    return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in evaluations])
+
+
+def render(comparison: Comparison, format: Format, paper: bool = False) -> str:
+    """The whole report in that format."""
+    if format == "html":
+        from gradreg.report.page import html
+
+        return html.render(comparison, paper)
+    if format not in get_args(Format):
+        raise ConfigError(f"format must be one of {', '.join(get_args(Format))}; got {format!r}.")
+    return formats.render(tables(comparison, paper), format, comparison.notes)
+
+
+def draw(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write the figures to a folder, as SVG, PNG and PDF; the files written."""
+    from gradreg.report.charts import files
+
+    return files.draw(comparison, folder)
+
+
+def runs_text(folders: Sequence[Path], format: formats.Format) -> str:
+    """Training runs side by side, as a table in that format."""
+    from gradreg.report.tables.runs import read, runs_table
+
+    return formats.render([runs_table([read(folder) for folder in folders])], format)
+
+
+def format_of(path: Path) -> Format:
+    """The format that the ending of a file's name asks for."""
+    if path.suffix.lower() not in _ENDINGS:
+        raise ConfigError(f"The name of a report must end in one of {', '.join(_ENDINGS)}; got {path}.")
+    return _ENDINGS[path.suffix.lower()]
+
+
+def write(path: Path, text: str) -> None:
+    """Write to a temporary name, then rename; half a surrogate pair, from a file's name, is written as its escape."""
+    try:
+        with replacing(path) as aside:
+            aside.write_bytes(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise DataError(f"The report could not be written to {path} ({error}): choose another place.") from error

@@ -1,25 +1,25 @@
-"""What a card quotes, computed from an evaluation: accuracies with their intervals, and RobustBench's fields."""
+"""The numbers of a card, computed from an evaluation: accuracies with intervals, and RobustBench's fields."""
 
 from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
-from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.report.numbers import STANDARD_RADII, THREAT_SIGNS
-from gradreg.smoothing.intervals import clopper_pearson
+from gradreg.config.fractions import radius_name
+from gradreg.report.numbers import ball, clean_errors
+from gradreg.report.numbers import share as counted
 
 _AUTOATTACK = ("autoattack", "standard")
 
 
 @dataclass(frozen=True)
 class Remarks:
-    """What no measurement knows: sentences for the card, and whose network it is."""
+    """What no measurement knows: notes for the card, and whose network it is."""
 
     notes: tuple[str, ...] = ()
     trained_on: str = ""
-    """The machine that the hours of training are of; what the run wrote down, if this is empty."""
+    """The machine that trained it; default: the one in the run's record."""
     authors: str = ""
     link: str = ""
     venue: str = "N/A"
@@ -27,7 +27,7 @@ class Remarks:
 
 @dataclass(frozen=True)
 class Figure:
-    """A share of images that the network gets right, and under which circumstances."""
+    """A fraction of correctly classified images, and under which conditions."""
 
     what: str
     right: Share
@@ -39,17 +39,16 @@ def percent(share: Share) -> str:
 
 
 def figures(evaluation: Evaluation) -> list[Figure]:
-    """Clean, robust and certified accuracy at the usual radii; robust: neither our attacks nor AutoAttack broke it."""
+    """Clean, robust and certified accuracy at the usual radii; robust to both our attacks and AutoAttack."""
     found = [Figure("clean accuracy", clean(evaluation))]
     for examined in evaluation.threats.values():
-        sign = THREAT_SIGNS[examined.threat]
         found += [
-            Figure(f"robust accuracy, {sign} {radius_name(radius)}", examined.robust_accuracy(radius))
+            Figure(f"robust accuracy, {ball(examined.threat, radius)}", examined.robust_accuracy(radius))
             for radius in evaluation.data.usual_radii(examined.threat)
         ]
         found += [
             Figure(
-                f"robust accuracy, {sign} {radius_name(each.eps)}, {each.attack} ({each.version}) alone",
+                f"robust accuracy, {ball(examined.threat, each.eps)}, by AutoAttack ({each.version}) alone",
                 share_of(each.robust),
             )
             for each in examined.confirmed
@@ -60,25 +59,23 @@ def figures(evaluation: Evaluation) -> list[Figure]:
                 f"certified accuracy, l2 {radius:g}, smoothed with σ = {smoothed.sigma:g}",
                 share_of(evaluation.certified(smoothed, radius)),
             )
-            for radius in STANDARD_RADII["l2"]
+            for radius in evaluation.data.usual_radii("l2")
             if radius in smoothed.radii
         ]
     return found
 
 
 def clean(evaluation: Evaluation) -> Share:
-    """Over the whole test set if it was run through, else over the images that were attacked."""
-    if evaluation.clean is None:
-        return share_of(~evaluation.wrong)
-    errors, n = evaluation.clean
-    return Share((n - errors) / n, *clopper_pearson(n - errors, n), n)
+    """Over the whole test set if it was evaluated, else over the images that were attacked."""
+    errors, n = clean_errors(evaluation)
+    return counted(n - errors, n)
 
 
 def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any]]:
     """For each threat, the fields of a RobustBench entry at the threat's usual radius.
 
-    `reported` is what no attack broke; `autoattack_acc` is None unless AutoAttack was run at that radius, and
-    `unreliable` is None where the diagnosis was left out.
+    `reported` is robust to all attacks; `autoattack_acc` is None unless AutoAttack was run at that radius, and
+    `unreliable` is None without a diagnosis.
     """
     return {name: _entry(evaluation, examined, remarks) for name, examined in evaluation.threats.items()}
 

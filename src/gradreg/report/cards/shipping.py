@@ -1,4 +1,4 @@
-"""From a run and its evaluation to a network that can be shipped: checked, described, and free of the maker's paths."""
+"""From a run and its evaluation to a network that can be shipped: checked, with a card, without local paths."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation import Evaluation
 from gradreg.losses import probability_margin
 from gradreg.models.registry import LIBRARIES, MODELS
-from gradreg.report.cards import modelcard
+from gradreg.report.cards import card
 from gradreg.report.cards.figures import Remarks, entries
 from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import MACHINE, RunDirectory
@@ -66,14 +66,14 @@ def ship(
     record = evaluations.load(evaluation)
     _check_recipe(found, record, evaluation)
     _check_weights(found, record, evaluation, data_dir)
-    recipe, remarks = portable(found.recipe), remarks or Remarks()
+    recipe, remarks = _portable(found.recipe), remarks or Remarks()
     subject = Subject(name, name, str(recipe["model"]["name"]), parameters(found.network))
-    data = changed(record.data, name=portable(record.data.name))
+    data = changed(record.data, name=_portable(record.data.name))
     shown = changed(record, data=data, subject=with_training(subject, found.run, recipe))
     best = found.best.numbers["metrics"]
     texts = {
         METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in found.run.metrics()),
-        CARD: modelcard.write(shown, best, remarks),
+        CARD: card.write(shown, best, remarks),
         ENTRIES: json.dumps(entries(shown, remarks), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         CONFIG: toml.dumps(recipe),
     }
@@ -81,12 +81,12 @@ def ship(
     return target
 
 
-def portable(value: Any) -> Any:
+def _portable(value: Any) -> Any:
     """A recipe without absolute paths: of a folder of images only its own name is kept."""
     if isinstance(value, Mapping):
-        return {key: portable(entry) for key, entry in value.items()}
+        return {key: _portable(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [portable(entry) for entry in value]
+        return [_portable(entry) for entry in value]
     if not isinstance(value, str):
         return value
     prefix = _FOLDER if value.startswith(_FOLDER) else ""
@@ -100,12 +100,12 @@ def portable(value: Any) -> Any:
 def _target(name: str, to: Path | None, replace: bool) -> Path:
     if not _NAME.fullmatch(name) or name in MODELS:
         raise ConfigError(
-            f"{name!r} cannot name a shipped network: take small letters, digits, dots and dashes, and no name that "
-            "`gradreg models` lists."
+            "The name of a shipped network must be lower-case letters, digits, dots and dashes, and none that `gradreg "
+            f"models` lists; got {name!r}."
         )
     if to is None and not (home().parents[3] / "pyproject.toml").is_file():
         raise ConfigError(
-            "gradreg is not installed from a checkout, which a network could be added to: say --to FOLDER."
+            "gradreg is not installed from a checkout that a network could be added to: pass --to FOLDER."
         )
     target = (to or home()) / name
     if target.exists() and not replace:
@@ -113,7 +113,7 @@ def _target(name: str, to: Path | None, replace: bool) -> Path:
     foreign = sorted(path.name for path in target.iterdir() if path.name not in FILES) if target.is_dir() else []
     if foreign or target.is_file():
         raise ConfigError(
-            f"{target} is no shipped network but holds {', '.join(foreign) or 'a file'}: choose another --to."
+            f"{target} is not a shipped network (it holds {', '.join(foreign) or 'a file'}): choose another --to."
         )
     return target
 
@@ -124,22 +124,22 @@ def _open(run: Path) -> _Trained:
     recipe = directory.config()
     model = str(recipe["model"]["name"])
     if ":" in model and model.partition(":")[0] not in LIBRARIES:
-        raise ConfigError(f"The network of {run} is {model}, code of yours that would not be shipped with its weights.")
+        raise ConfigError(f"The network of {run} is {model}, your own code, which is not shipped with its weights.")
     return _Trained(directory, recipe, directory.weights("best"), network)
 
 
 def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
     if record.settings.topk != 1:
-        raise ConfigError(f"{place} counts the first {record.settings.topk} answers, but a card is about the first.")
+        raise ConfigError(f"A card needs a top-1 evaluation; got {place}, which is top-{record.settings.topk}.")
     config = tables.build(Config, found.recipe)
     data = config.during(config.epochs - 1).data
-    if portable(record.data.name) != portable(data):
+    if _portable(record.data.name) != _portable(data):
         raise ConfigError(
-            f"{place} is about images of {record.data.name}, but the network was trained on {data}: evaluate it there."
+            f"{place} must be an evaluation on {data}, which the network was trained on; got {record.data.name}."
         )
     if record.subject.recipe is None:  # it was given the weights alone, which are compared in any case
         return
-    ours, theirs = portable(found.recipe), portable(record.subject.recipe)
+    ours, theirs = _portable(found.recipe), _portable(record.subject.recipe)
     for key in sorted(ours.keys() | theirs.keys()):
         if key not in MACHINE and ours.get(key) != theirs.get(key):
             raise ConfigError(
@@ -174,7 +174,7 @@ def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) ->
     test = open_model(str(found.run.folder), data_dir=data_dir).data.test
     if len(test) != record.data.images or not torch.equal(test.labels[record.index], record.label):
         raise DataError(
-            f"The test images of {record.data.name} are not those of the evaluation: say where those are by --data-dir."
+            f"The test images of {record.data.name} are not those of the evaluation: pass their --data-dir."
         )
     with torch.no_grad():
         logits = torch.cat([found.network(test.floats(rows)) for rows in record.index.split(_BATCH)])

@@ -1,0 +1,137 @@
+"""The model card of a shipped network: what it is, intended use, robustness and provenance."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from gradreg.config import tables, toml
+from gradreg.diagnosis.flags import verdict
+from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.norms import THREATS
+from gradreg.report.cards.figures import Remarks, figures, percent
+from gradreg.objectives.base import describe
+from gradreg.report.numbers import interval, significant
+from gradreg.report.page import provenance
+from gradreg.runs.settings import Config
+
+# Facts of an evaluation that other parts of the card have.
+_ELSEWHERE = ("Source", "Network", "Training")
+
+
+def write(evaluation: Evaluation, best: Mapping[str, Any], remarks: Remarks) -> str:
+    """The card, as Markdown; `best` are the metrics of the epoch whose weights are shipped."""
+    recipe = evaluation.subject.recipe or {}
+    sections = [
+        _opening(evaluation, recipe),
+        _limits(evaluation, remarks),
+        _figures(evaluation),
+        _diagnosis(evaluation),
+        _training(evaluation, recipe, best, remarks),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _opening(evaluation: Evaluation, recipe: Mapping[str, Any]) -> str:
+    subject, data = evaluation.subject, evaluation.data
+    shape = "×".join(str(side) for side in data.shape)
+    network = f"A network `{subject.architecture}` of {subject.parameters:,} parameters"
+    images = f"{data.name} ({len(data.classes)} classes, {shape} pixels)"
+    training = f"trained for {_epochs(evaluation, recipe)} {describe(tables.build(Config, recipe).objective)}"
+    return f"""# {subject.name}
+
+{network} for {images}, {training}.
+
+```python
+import gradreg
+
+model = gradreg.load("{subject.name}")  # in eval mode: pixels in [0, 1] in, logits out
+```
+
+The classes, in the order of the logits: {", ".join(data.classes)}."""
+
+
+def _limits(evaluation: Evaluation, remarks: Remarks) -> str:
+    return "## Use and limits\n\n" + _listed(
+        [
+            "A demonstration network to attack, bound, certify, compare with and start from; not meant for deployment.",
+            "Robust accuracy is empirical, not a proof: stronger attacks can only lower it.",
+            f"It was not evaluated on images unlike those of {evaluation.data.name}, nor under perturbations larger "
+            "than, or of another kind than, those below.",
+            *remarks.notes,
+        ]
+    )
+
+
+def _figures(evaluation: Evaluation) -> str:
+    made = provenance.of(evaluation)
+    rows = [
+        f"| {figure.what} | {percent(figure.right)} % | "
+        f"{interval(figure.right.low, figure.right.high)} | {figure.right.n:,} |"
+        for figure in figures(evaluation)
+    ]
+    facts = [f"{name}: {text}." for name, text in made.facts if name not in _ELSEWHERE]
+    return "\n".join(
+        [
+            "## Results",
+            "",
+            "| | | 95 % interval | images |",
+            "|---|---:|---:|---:|",
+            *rows,
+            "",
+            "Clopper-Pearson intervals cover the choice of test images only, not the variance between training runs.",
+            "",
+            _listed([*facts, *made.notes]),
+            "",
+            "To reproduce them:",
+            "",
+            f"    {made.commands[-1]}",
+        ]
+    )
+
+
+def _diagnosis(evaluation: Evaluation) -> str:
+    return "## Diagnosis\n\n" + _listed(_verdict(examined) for examined in evaluation.threats.values())
+
+
+def _verdict(examined: Examined) -> str:
+    symbol = THREATS[examined.threat].symbol
+    if not examined.flags:
+        return f"{symbol}: not run."
+    found = verdict(examined.flags)
+    raised = [flag for flag in examined.flags if flag.severity != "info"]
+    words = [f"{flag.severity}, {flag.code}: {flag.finding} {flag.advice}".rstrip() for flag in raised]
+    return "\n  ".join([f"{symbol}: {found.word}." if raised else f"{symbol}: {found.word}. {found.reason}", *words])
+
+
+def _training(evaluation: Evaluation, recipe: Mapping[str, Any], best: Mapping[str, Any], remarks: Remarks) -> str:
+    subject = evaluation.subject
+    run = replace(evaluation, subject=replace(subject, source=f"runs/{subject.name}"))
+    machine = remarks.trained_on or best.get("machine")
+    where = f" on {machine.rstrip('.')}" if machine else " on an unrecorded machine"
+    held_out = f"{best['held_out']:,} training images" if best.get("held_out") else "training images"
+    chosen = f"The weights are those of epoch {best['epoch']}, the best on {held_out} held out."
+    return f"""## Training
+
+It took {_duration(subject.hours)}{where}. {chosen} No test image was used. To reproduce it, with
+`recipe.toml` as below:
+
+    {provenance.of(run).commands[0]}
+
+```toml
+{toml.dumps(recipe).rstrip()}
+```"""
+
+
+def _duration(hours: float | None) -> str:
+    if hours is None:
+        return "an unrecorded time"
+    return f"{significant(hours)} hours" if hours >= 1 else f"{significant(60 * hours)} minutes"
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _epochs(evaluation: Evaluation, recipe: Mapping[str, Any]) -> str:
+    done, planned = evaluation.subject.epochs, recipe["epochs"]
+    return f"{planned} epoch{'' if planned == 1 else 's'}" if done == planned else f"{done} of {planned} epochs"

@@ -1,0 +1,184 @@
+"""Error against distance and what else charts show of an evaluation, as plain numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
+from gradreg.report.comparison import Comparison
+from gradreg.report.numbers import clean_errors
+
+_CurveKind = Literal["empirical", "omega-bound", "certified"]
+
+_POINTS = 200
+_DOTS = 300
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A step function: from x[i] on, until x[i + 1], the error is y[i].
+
+    At x[i] itself the attacks succeed, so an empirical curve is at y[i] there; a bound still holds, so the others are
+    at y[i − 1]. A bound's curve ends where nothing was estimated or tested any more.
+    """
+
+    model: str
+    kind: _CurveKind
+    threat: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    detail: str = ""
+    """σ, for a certified curve."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Clean error, robust error at a radius and cost of training of a model."""
+
+    model: str
+    clean_error: float
+    robust_error: float
+    cost_ratio: float | None
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Images by distance; every model's histogram of a threat has the same edges."""
+
+    model: str
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    misclassified: int
+    unbroken: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Each image's ω-bound against its distance: above the diagonal the bound is violated."""
+
+    model: str
+    distance: tuple[float, ...]
+    omega: tuple[float, ...]
+    n: int
+    """Images broken and not misclassified; `distance` has an even selection of them if they are many."""
+
+
+def curves(comparison: Comparison, threat: str) -> list[Curve]:
+    """Every model's curves, thinned to what the eye can tell: nowhere off by more than half a percent of error."""
+    found = []
+    for evaluation in comparison.evaluations:
+        if threat in evaluation.threats:
+            found += _of_threat(evaluation, evaluation.threats[threat])
+        if threat == "l2":
+            found += [_certified(evaluation, smoothed) for smoothed in evaluation.smoothing]
+    return found
+
+
+def points(comparison: Comparison, threat: str, radius: float) -> list[Point]:
+    """One per model."""
+    found = []
+    for evaluation, examined in comparison.under(threat):
+        errors, n = clean_errors(evaluation)
+        robust, ratio = examined.robust_error(radius).value, comparison.cost_ratio(evaluation)
+        found.append(Point(evaluation.subject.name, errors / n, robust, ratio, evaluation.subject.hours))
+    return found
+
+
+def histograms(comparison: Comparison, threat: str, bins: int = 30) -> list[Histogram]:
+    """The distances of each model, in bins of equal width."""
+    found = [(evaluation.subject.name, examined.distance) for evaluation, examined in comparison.under(threat)]
+    finite = [distance[distance.isfinite()].double() for _, distance in found]
+    end = max((float(distance.max()) for distance in finite if len(distance)), default=0.0) or 1.0
+    edges = torch.linspace(0, end, bins + 1, dtype=torch.float64)
+    return [
+        Histogram(
+            model,
+            tuple(edges.tolist()),
+            tuple(_counts(broken[broken > 0], edges)),
+            int((distance == 0).sum()),
+            int((~distance.isfinite()).sum()),
+            len(distance),
+        )
+        for (model, distance), broken in zip(found, finite, strict=True)
+    ]
+
+
+def gaps(comparison: Comparison, threat: str) -> list[Gap]:
+    """Bounds and distances of the images that were broken, per model that has bounds and broken images."""
+    found = [
+        _gap(evaluation.subject.name, examined, examined.bounded)
+        for evaluation, examined in comparison.under(threat)
+        if examined.bounded is not None
+    ]
+    return [gap for gap in found if gap.n]
+
+
+def thinned(length: int, most: int) -> list[int]:
+    """Evenly spread positions, the first and the last among them."""
+    if length <= most:
+        return list(range(length))
+    return [round(i * (length - 1) / (most - 1)) for i in range(most)]
+
+
+def _gap(model: str, examined: Examined, bounded: Bounded) -> Gap:
+    distance, omega = examined.distance, bounded.omega_bound
+    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()
+    rows = rows[distance[rows].argsort(stable=True)]
+    chosen = rows[thinned(len(rows), _DOTS - 1)]
+    if len(rows) > len(chosen):
+        # The worst image is never left out: if any bound is violated, the picture shows it.
+        chosen = torch.cat([chosen, rows[(omega[rows] / distance[rows]).argmax()].view(1)]).unique()
+    return Gap(model, tuple(distance[chosen].tolist()), tuple(omega[chosen].tolist()), len(rows))
+
+
+def _of_threat(evaluation: Evaluation, examined: Examined) -> list[Curve]:
+    name = evaluation.subject.name
+    found = [Curve(name, "empirical", examined.threat, *_steps(examined.distance, float("inf")))]
+    if examined.bounded is not None and examined.bounded.eps:
+        steps = _steps(examined.bounded.omega_bound, examined.bounded.eps[-1])
+        found.append(Curve(name, "omega-bound", examined.threat, *steps))
+    return found
+
+
+def _certified(evaluation: Evaluation, smoothed: Smoothed) -> Curve:
+    # An image without the correct class fails at every radius, 0 included.
+    radius = smoothed.radius.double().where(smoothed.prediction == evaluation.label, 0.0)
+    steps = _steps(radius, smoothed.radii[-1] if smoothed.radii else float("inf"))
+    return Curve(evaluation.subject.name, "certified", "l2", *steps, f"σ = {smoothed.sigma:g}")
+
+
+def _steps(values: Tensor, end: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The fraction of values ≤ x at every x where it rises; from `end` on nothing is known, so the curve stops."""
+    n = len(values)
+    finite = values[values.isfinite()].clamp(min=0).double()
+    xs, counts = finite.unique(sorted=True, return_counts=True)
+    steps = list(zip(xs.tolist(), counts.cumsum(0).tolist(), strict=True))
+    if not steps or steps[0][0] > 0:
+        steps.insert(0, (0.0, 0))
+    kept = _thinned([step for step in steps if step[0] < end or step[0] == 0], n)
+    if end < float("inf") and kept[-1][0] < end and kept[-1][1] < n:
+        kept.append((end, kept[-1][1]))
+    return tuple(x for x, _ in kept), tuple(count / n for _, count in kept)
+
+
+def _thinned(steps: Sequence[tuple[float, int]], n: int) -> list[tuple[float, int]]:
+    """Leave out a step while the curve is within 0.5 % of it without; at most 200 rises of more than that fit in 1."""
+    if len(steps) < _POINTS:
+        return list(steps)
+    kept = [steps[0]]
+    for step in steps[1:]:
+        if (step[1] - kept[-1][1]) * _POINTS > n:
+            kept.append(step)
+    return kept
+
+
+def _counts(values: Tensor, edges: Tensor) -> list[int]:
+    # Bins are closed on the right, so that the largest distance is in the last.
+    bins = torch.bucketize(values, edges[1:]).clamp(max=len(edges) - 2)
+    counted: list[int] = torch.bincount(bins, minlength=len(edges) - 1).tolist()
+    return counted

@@ -1,0 +1,91 @@
+"""Which charts are shown: on the page model by model, in the files of a paper all models together."""
+
+from gradreg.norms import THREATS
+from gradreg.report.charts import builders
+from gradreg.report.charts.description import Chart, Figure, Group
+from gradreg.report.charts.measures import curves, gaps, histograms
+from gradreg.report.comparison import Comparison
+
+
+def sections(comparison: Comparison) -> dict[str, list[Group]]:
+    """The page's charts by section, in the order shown; a section without charts is empty."""
+    return {
+        "curves": _curves(comparison),
+        "frontier": _frontiers(comparison),
+        "attacks": _by_threat({threat: builders.winners(comparison, threat) for threat in comparison.threats}),
+        "distances": _by_threat({threat: _histograms(comparison, threat) for threat in comparison.threats}),
+        "gaps": _by_threat(
+            {
+                threat: [builders.bound_gap(comparison, threat, [gap]) for gap in gaps(comparison, threat)]
+                for threat in comparison.threats
+            }
+        ),
+    }
+
+
+def figures(comparison: Comparison) -> list[Figure]:
+    """The files' charts, all models together."""
+    threats, found = comparison.threats, []
+    for threat in threats:
+        drawn = curves(comparison, threat)
+        chart = builders.error_curves(comparison, "", drawn, builders.curve_axis(comparison, drawn))
+        found.append(Figure(f"figure-1-{threat}", ((chart,),), 2.25))
+    if not threats:
+        return found
+    frontiers = (builders.frontier(comparison, threat, comparison.main_radius(threat)) for threat in threats)
+    found.append(Figure("frontier", (tuple(frontiers),), 2.5))
+    if any(comparison.cost_ratio(evaluation) is not None for evaluation in comparison.evaluations):
+        costs = tuple(builders.accuracy_against_cost(comparison, threat) for threat in threats)
+        found.append(Figure("cost", (costs,), 2.5))
+    by_model = [{chart.series[0].model: chart for chart in _histograms(comparison, threat)} for threat in threats]
+    rows = [tuple(charts.get(number) for charts in by_model) for number in range(len(comparison.names))]
+    found.append(Figure("distances", tuple(row for row in rows if any(row)), 1.2))
+    bounded = {threat: gap for threat in threats if (gap := gaps(comparison, threat))}
+    if bounded:
+        panels = tuple(builders.bound_gap(comparison, threat, gap) for threat, gap in bounded.items())
+        found.append(Figure("gap", (panels,), 2.8))
+    return found
+
+
+def _curves(comparison: Comparison) -> list[Group]:
+    """All models together as attacked, then each with its bounds."""
+    overviews: list[Chart] = []
+    singles: dict[str, list[Chart]] = {}
+    for threat in THREATS:
+        found = curves(comparison, threat)
+        if not found:
+            continue
+        axis, symbol = builders.curve_axis(comparison, found), THREATS[threat].symbol
+        attacked = [curve for curve in found if curve.kind == "empirical"]
+        if len(attacked) > 1:
+            overviews.append(builders.error_curves(comparison, f"All models, {symbol} attacks", attacked, axis))
+        singles[threat] = [
+            builders.error_curves(comparison, f"{model}, {symbol}", [c for c in found if c.model == model], axis)
+            for model in dict.fromkeys(curve.model for curve in found)
+        ]
+    return [*([Group("", tuple(overviews))] if overviews else []), *_by_threat(singles, ", model by model")]
+
+
+def _frontiers(comparison: Comparison) -> list[Group]:
+    """At every usual radius; nothing for a model by itself."""
+    drawn = [
+        builders.frontier(comparison, threat, radius)
+        for threat in comparison.threats
+        if len(comparison.under(threat)) > 1
+        for radius in comparison.radii(threat)
+    ]
+    return [Group("", tuple(drawn))] if drawn else []
+
+
+def _histograms(comparison: Comparison, threat: str) -> list[Chart]:
+    found = histograms(comparison, threat)
+    highest = max(count for each in found for count in each.counts)
+    return [builders.histogram(comparison, threat, each, highest) for each in found]
+
+
+def _by_threat(charts: dict[str, list[Chart]], suffix: str = "") -> list[Group]:
+    """A group per threat; of a single model all charts stand side by side, without headings between them."""
+    if all(len(drawn) <= 1 for drawn in charts.values()):
+        together = tuple(chart for drawn in charts.values() for chart in drawn)
+        return [Group("", together)] if together else []
+    return [Group(THREATS[threat].symbol + suffix, tuple(drawn)) for threat, drawn in charts.items() if drawn]

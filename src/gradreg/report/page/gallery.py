@@ -1,0 +1,110 @@
+"""A few images beside the nearest adversarial ones found for them, and what was changed, magnified."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from gradreg.evaluation.record import Evaluation, Examined, Gallery
+from gradreg.norms import THREATS
+from gradreg.report.comparison import Comparison
+from gradreg.report.numbers import distance_name
+from gradreg.report.page.png import data_uri
+
+# Of one model and threat, and bytes of all pictures together: with many models of large images, they are shown smaller.
+_MOST, _BUDGET = 6, 2_500_000
+
+
+@dataclass(frozen=True)
+class _Exhibit:
+    """One image in three pictures, each a data URI."""
+
+    clean: str
+    adversarial: str
+    difference: str
+    magnified: int
+    label: str
+    prediction: str
+    distance: str
+    index: int
+
+
+@dataclass(frozen=True)
+class _Wall:
+    """The exhibits of one model and threat."""
+
+    model: str
+    threat: str
+    exhibits: tuple[_Exhibit, ...]
+
+
+def walls(comparison: Comparison) -> tuple[list[_Wall], int]:
+    """All that were kept, and the side in pixels to which larger pictures were reduced (0: none was)."""
+    kept = [
+        (each, found, found.gallery, shown)
+        for each in comparison.evaluations
+        for found in each.threats.values()
+        if found.gallery is not None and (shown := _broken(found, found.gallery))
+    ]
+    largest = _largest_side(sum(len(shown) for *_, shown in kept))
+    reduced = any(max(gallery.clean.shape[2:]) > largest for *_, gallery, _ in kept)
+    return [_wall(*each, largest) for each in kept], largest if reduced else 0
+
+
+def _largest_side(exhibits: int) -> int:
+    """So that three pictures of each, uncompressed and as base64, stay within the budget."""
+    return max(32, math.isqrt(_BUDGET * 3 // 4 // (9 * max(1, exhibits))))
+
+
+def _magnification(difference: Tensor) -> int:
+    """The largest of 1, 2, 5, 10, … that keeps grey plus the magnified difference inside the pixel box."""
+    highest = float(difference.abs().max())
+    if highest == 0:
+        return 1
+    room = max(1.0, 0.5 / highest)
+    power = int(10 ** math.floor(math.log10(room)))
+    return max(factor * power for factor in (1, 2, 5) if factor * power <= room)
+
+
+def _broken(examined: Examined, gallery: Gallery) -> list[int]:
+    """Which of the images kept have an adversarial one to show, the first few."""
+    distance = examined.attacked.distance
+    return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
+
+
+def _wall(evaluation: Evaluation, examined: Examined, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
+    exhibits = tuple(_exhibit(evaluation, examined, gallery, i, side) for i in shown)
+    return _Wall(evaluation.subject.name, THREATS[examined.threat].symbol, exhibits)
+
+
+def _exhibit(evaluation: Evaluation, examined: Examined, gallery: Gallery, i: int, side: int) -> _Exhibit:
+    row, clean, adversarial = gallery.rows[i], gallery.clean[i].float(), gallery.adversarial[i].float()
+    difference = adversarial - clean
+    factor = _magnification(difference)
+    return _Exhibit(
+        clean=data_uri(_reduced(clean, side, "area")),
+        adversarial=data_uri(_reduced(adversarial, side, "area")),
+        # Averaging neighbours would hide what was changed.
+        difference=data_uri(_reduced(0.5 + factor * difference, side, "nearest")),
+        magnified=factor,
+        label=_class_name(evaluation, int(evaluation.label[row])),
+        prediction=_class_name(evaluation, gallery.prediction[i]),
+        distance=distance_name(examined.threat, float(examined.attacked.distance[row])),
+        index=int(evaluation.index[row]),
+    )
+
+
+def _reduced(image: Tensor, side: int, mode: str) -> Tensor:
+    height, width = image.shape[1:]
+    scale = side / max(height, width)
+    if scale >= 1:
+        return image
+    size = (max(1, round(height * scale)), max(1, round(width * scale)))
+    return interpolate(image[None], size=size, mode=mode)[0]
+
+
+def _class_name(evaluation: Evaluation, label: int) -> str:
+    classes = evaluation.data.classes
+    return classes[label] if 0 <= label < len(classes) else f"class {label}"

@@ -1,0 +1,192 @@
+"""The page's opening: each model's errors and cost in words, with the verdict of the diagnosis."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gradreg.diagnosis.flags import Flag, Severity, verdict
+from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.shares import Share
+from gradreg.norms import THREATS
+from gradreg.report.comparison import Comparison
+from gradreg.config.fractions import radius_name
+from gradreg.report.numbers import ball, distance_name, interval, listed, percent
+from gradreg.report.tables.cells import clean_error, mean, number
+from gradreg.report.tables.layout import Cell
+
+_Level = Literal["clear", "unknown", "suspicious", "broken"]
+_LEVELS: tuple[_Level, ...] = ("clear", "unknown", "suspicious", "broken")
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+
+
+@dataclass(frozen=True)
+class _RobustError:
+    """The error within a radius."""
+
+    radius: str
+    share: Share
+
+    @property
+    def text(self) -> str:
+        """The fraction by itself."""
+        return percent(self.share.value)
+
+    @property
+    def interval(self) -> str:
+        """Its 95 % interval, as in the tables."""
+        return interval(self.share.low, self.share.high)
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """What the opening says about one threat; `word` and `reason` are the diagnosis's."""
+
+    threat: str
+    errors: tuple[_RobustError, ...]
+    distance: Cell
+    n: int
+    level: _Level
+    word: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Card:
+    """One model; `level` is that of its worst threat."""
+
+    name: str
+    summary: str
+    clean: Cell
+    findings: tuple[_Finding, ...]
+    cost: str
+    level: _Level
+    word: str
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """The flags of one model and threat: raised, passed, and tests that were not run."""
+
+    model: str
+    threat: str
+    raised: tuple[Flag, ...]
+    passed: tuple[Flag, ...]
+    left_out: tuple[Flag, ...]
+
+
+def cards(comparison: Comparison) -> list[_Card]:
+    """One for each model, in the order given."""
+    return [_card(evaluation, comparison) for evaluation in comparison.evaluations]
+
+
+def _diagnosis_verdict(flags: Iterable[Flag]) -> tuple[_Level, str, str]:
+    """The diagnosis's verdict in levels; without tests it is unknown, since nothing was looked for."""
+    flags = list(flags)
+    if all(flag.code == "left-out" for flag in flags):
+        return "unknown", "not tested for masking", "The diagnosis was not run, so the numbers may mislead."
+    found = verdict(flags)
+    if found.word == "broken":
+        return "broken", found.word, found.reason
+    return "suspicious" if found.word == "suspicious" else "clear", found.word, found.reason
+
+
+def sorted_flags(comparison: Comparison) -> list[_Sorted]:
+    """Grouped by model and threat, errors before warnings; the groups with the worst flags come first."""
+    groups = [
+        _sorted(evaluation.subject.name, examined)
+        for evaluation in comparison.evaluations
+        for examined in evaluation.threats.values()
+    ]
+    return sorted(groups, key=lambda group: _SEVERITIES.index(group.raised[0].severity if group.raised else "info"))
+
+
+def leaders(comparison: Comparison) -> list[str]:
+    """For each threat, at its largest radius: the lowest robust error, and whether the next is within the interval."""
+    sentences = []
+    for threat in comparison.threats:
+        radius = comparison.radii(threat)[-1]
+        ranked = sorted(
+            ((examined.robust_error(radius), evaluation) for evaluation, examined in comparison.under(threat)),
+            key=lambda pair: pair[0].value,
+        )
+        if len(ranked) < 2:
+            continue
+        (first, best), (second, next_best) = ranked[:2]
+        separate = first.high < second.low
+        level, word, _ = _diagnosis_verdict(best.threats[threat].flags)
+        one, other = f"“{best.subject.name}”", f"“{next_best.subject.name}”"
+        if first.value == second.value:
+            found = f"{one} and {other} have the lowest robust error, {percent(first.value)}"
+        else:
+            found = f"{one} has the lowest robust error, {percent(first.value)}, then {other}, {percent(second.value)}"
+        sentences.append(
+            f"At {ball(threat, radius)}, {found}"
+            + ("." if separate else f"; on {first.n:,} images their 95 % intervals overlap.")
+            + ("" if level == "clear" else f" Diagnosis of {one}: {word}.")
+        )
+    return sentences
+
+
+def refusals(comparison: Comparison) -> list[str]:
+    """Why there are no bounds where there are none."""
+    return [
+        f"{evaluation.subject.name}, {THREATS[examined.threat].symbol}: no bounds. {examined.refusal}"
+        for evaluation in comparison.evaluations
+        for examined in evaluation.threats.values()
+        if examined.bounded is None
+    ]
+
+
+def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
+    findings = tuple(_finding(evaluation, examined) for examined in evaluation.threats.values())
+    worst = max(findings, key=lambda finding: _LEVELS.index(finding.level), default=None)
+    level, word = (worst.level, worst.word) if worst else ("unknown", "no threat was evaluated")
+    clean, cost = clean_error(evaluation), _cost(evaluation, comparison)
+    return _Card(evaluation.subject.name, _summary(clean, findings, cost), clean, findings, cost, level, word)
+
+
+def _finding(evaluation: Evaluation, examined: Examined) -> _Finding:
+    errors = tuple(
+        _RobustError(radius_name(radius), examined.robust_error(radius))
+        for radius in evaluation.data.usual_radii(examined.threat)
+    )
+    level, word, reason = _diagnosis_verdict(examined.flags)
+    centre = mean(examined.distance, "unbroken")
+    if centre.value is not None:
+        centre = replace(centre, text=distance_name(examined.threat, centre.value))
+    return _Finding(THREATS[examined.threat].symbol, errors, centre, len(evaluation), level, word, reason)
+
+
+def _summary(clean: Cell, findings: Sequence[_Finding], cost: str) -> str:
+    parts = [
+        f"Robust error at {finding.threat} {listed([error.radius for error in finding.errors])}: "
+        f"{listed([error.text for error in finding.errors])}."
+        for finding in findings
+    ]
+    return " ".join([f"Clean error {clean.text}.", *parts, cost])
+
+
+def _cost(evaluation: Evaluation, comparison: Comparison) -> str:
+    hours, ratio = evaluation.subject.hours, number(comparison.cost_ratio(evaluation))
+    if hours is None:
+        return "Training time unknown."
+    if ratio.value is None or evaluation.subject.objective == "undefended":
+        return f"Trained in {_duration(hours)}."
+    return f"Trained in {_duration(hours)}, {ratio.text} times as long as undefended."
+
+
+def _duration(hours: float) -> str:
+    for unit, seconds in (("hours", 3600), ("minutes", 60)):
+        if 3600 * hours >= seconds:
+            return f"{number(3600 * hours / seconds).text} {unit}"
+    return f"{number(3600 * hours).text} seconds"
+
+
+def _sorted(model: str, examined: Examined) -> _Sorted:
+    raised = sorted(
+        (flag for flag in examined.flags if flag.severity != "info"),
+        key=lambda flag: _SEVERITIES.index(flag.severity),
+    )
+    passed = [flag for flag in examined.flags if flag.severity == "info" and flag.code != "left-out"]
+    left_out = [flag for flag in examined.flags if flag.severity == "info" and flag.code == "left-out"]
+    return _Sorted(model, THREATS[examined.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))

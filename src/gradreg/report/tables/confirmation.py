@@ -1,0 +1,65 @@
+"""Our attacks and the reference AutoAttack at the same radius: robust error and cost of each."""
+
+from collections.abc import Iterable
+
+from gradreg.evaluation.record import Confirmed, Examined
+from gradreg.norms import THREATS
+from gradreg.report.comparison import Comparison
+from gradreg.config.fractions import radius_name
+from gradreg.report.numbers import images
+from gradreg.report.tables.cells import count, number, share
+from gradreg.report.tables.layout import Cell, Column, Row, Table
+
+
+def confirmation(comparison: Comparison) -> Table:
+    """Robust error by our attacks, by AutoAttack and by both together; no rows where AutoAttack was never run."""
+    found = [
+        (evaluation, examined, confirmed)
+        for threat in comparison.threats
+        for evaluation, examined in comparison.under(threat)
+        for confirmed in examined.confirmed
+    ]
+    rows = [
+        Row(
+            f"{evaluation.subject.name}, {THREATS[examined.threat].symbol} at {radius_name(confirmed.eps)}",
+            _cells(examined, confirmed),
+        )
+        for evaluation, examined, confirmed in found
+    ]
+    return Table(
+        "confirmation",
+        "Confirmation by AutoAttack",
+        "Robust error by our attacks, by the reference AutoAttack"
+        f"{_versions(confirmed for *_, confirmed in found)}, and by both together, over "
+        f"{images(len(e) for e, *_ in found)}, with 95 % Clopper-Pearson intervals. Empirical: agreement of two suites "
+        "proves nothing.",
+        (
+            Column("by our attacks", "Fraction of images misclassified or broken by our attacks.", "low"),
+            Column("by AutoAttack", "Fraction of images misclassified or broken by AutoAttack.", "low"),
+            Column("robust error", "Fraction of images misclassified or broken by either: the one to quote.", "low"),
+            Column("AutoAttack only", "Images that AutoAttack broke and our attacks did not.", "low"),
+            Column("our attacks only", "Images that our attacks broke within the radius and AutoAttack did not."),
+            Column("our propagations", "Mean forward and backward propagations per image, for all radii.", "low"),
+            Column("AutoAttack's propagations", "Mean forward and backward propagations per image, for one radius."),
+        ),
+        tuple(rows),
+    )
+
+
+def _cells(examined: Examined, confirmed: Confirmed) -> tuple[Cell, ...]:
+    attacked, n = examined.attacked, len(confirmed.robust)
+    return (
+        share(~examined.robust_to_attacks(confirmed.eps)),
+        share(~confirmed.robust),
+        share(examined.robust_error(confirmed.eps)),
+        count(int(examined.missed(confirmed).sum()), f"of {n}"),
+        count(int(examined.gained(confirmed).sum()), f"of {n}"),
+        number(float((attacked.forwards + attacked.backwards).double().mean()), f"n = {n}"),
+        number(confirmed.forwards + confirmed.backwards, f"n = {n}"),
+    )
+
+
+def _versions(found: Iterable[Confirmed]) -> str:
+    """The versions of AutoAttack, unless all are the standard one."""
+    versions = sorted({confirmed.version for confirmed in found})
+    return "" if versions in ([], ["standard"]) else f" ({' or '.join(versions)})"

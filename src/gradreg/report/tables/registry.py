@@ -1,0 +1,38 @@
+"""Every table of the report, in the order shown. A new table is a module with a builder, and a line here."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables import confirmation, contrast, cost, findings, paired, paper, quoted
+from gradreg.report.tables.layout import Table
+
+_BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
+    paper.table_1,
+    paper.table_2,
+    paper.table_3,
+    paper.table_4,
+    paper.table_5,
+    findings.robust_error,
+    confirmation.confirmation,
+    paired.paired,
+    contrast.contrasts,
+    findings.bound_validity,
+    findings.winners,
+    cost.cost,
+    cost.origin,
+)
+
+
+def tables(comparison: Comparison, paper: bool = False) -> list[Table]:
+    """Those that have rows; with `paper`, the paper's own rows for these data below ours, marked as quoted."""
+    built = [build(comparison) for build in _BUILDERS]
+    data = comparison.evaluations[0].data.name
+    return [_quoting(table, data) if paper else table for table in built if table.rows]
+
+
+def _quoting(table: Table, data: str) -> Table:
+    rows = quoted.rows(table.key, data)
+    if not rows:
+        return table
+    return replace(table, rows=(*table.rows, *rows), caption=f"{table.caption} {quoted.REMARKS[table.key]}")
