@@ -8,10 +8,8 @@ import torch
 from scipy.stats import ttest_ind, ttest_rel
 from torch import Tensor
 
-from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.contrast import apart, contrast, contrasts
-from gradreg.report.filling import table
 from handmade import handmade, renamed
 
 
@@ -111,15 +109,3 @@ def test_a_report_sets_the_best_of_the_repeated_recipes_against_the_others() -> 
     names = [row.name for row in contrasts([*theirs, once, *ours]).rows]
     assert names == ["ours against theirs, clean (l2)", "ours against theirs, l2 0.5"]
     assert not contrasts([ours[0], theirs[0]]).rows, "nothing was trained twice"
-
-
-def test_a_mark_on_a_page_asks_for_it() -> None:
-    found = [trained("theirs", 0, NEAR, "adversarial"), trained("ours", 0, FAR), trained("third", 0, FAR, "trades")]
-    assert [row.name for row in table(["contrast", "l2", "0", "0.5"], found).rows] == [
-        "ours-seed0 against theirs-seed0, clean (l2)",
-        "third-seed0 against theirs-seed0, clean (l2)",
-        "ours-seed0 against theirs-seed0, l2 0.5",
-        "third-seed0 against theirs-seed0, l2 0.5",
-    ]
-    with pytest.raises(DataError, match="no radius"):
-        table(["contrast", "l2", "far"], found)

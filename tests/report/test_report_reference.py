@@ -1,19 +1,13 @@
-"""The table to choose a recipe by, and pages whose tables are made again."""
+"""The table to choose a recipe by."""
 
-import io
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from gradreg.config.tables import plain as table_of
-from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.report.command import fill_page
 from gradreg.report.compare import cost_ratio
-from gradreg.report.filling import fill, filled
 from gradreg.report.reference import reference
 from gradreg.report.seeds import by_recipe
 from gradreg.report.settings import flat, nearest_recipe, told
@@ -107,74 +101,3 @@ def test_costs_are_compared_within_a_seed_where_they_can_be() -> None:
     assert cost_ratio(two, [plain(), slower, two]) == pytest.approx(3.0 / 1.5)
     assert cost_ratio(three, [plain(), slower]) == pytest.approx(4.0 / 0.5), "the first, if none has the seed"
     assert cost_ratio(two, [two]) is None
-
-
-def test_a_page_is_filled_from_the_evaluations_it_names(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    for evaluation in (seeded(0, 4), plain()):
-        evaluation.save(tmp_path / "results" / evaluation.subject.name)
-    page = tmp_path / "docs" / "results.md"
-    page.parent.mkdir()
-    begin, end = "<!-- gradreg: reference l2 0.45 from results/* -->", "<!-- gradreg: end -->"
-    page.write_text(f"# Results\n\n{begin}\nstale\n{end}\n\nProse stays.\n")
-    said = io.StringIO()
-    assert fill_page(page, [], Console(file=said, width=200)) == 0
-    assert said.getvalue() == f"The tables of {page} were made again.\n"
-    text = page.read_text()
-    assert text.startswith(f"# Results\n\n{begin}\n")
-    assert text.endswith(f"{end}\n\nProse stays.\n")
-    assert "| run-seed0 | – | 90.0 % <sub>88.0–91.8 %, n = 1000</sub> | 50.0 %" in text
-    assert "stale" not in text
-    assert not fill(page), "a page that is up to date is left alone"
-    with pytest.raises(ConfigError, match="A page names its evaluations itself"):
-        fill_page(page, [tmp_path / "results"], Console(file=said))
-
-
-def test_a_page_quotes_the_paper_below_our_rows(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    plain().save(tmp_path / "results" / "plain")
-    page, end = tmp_path / "page.md", "<!-- gradreg: end -->"
-    for mark, quoted in (("table-2", False), ("table-2 quoted", True)):
-        page.write_text(f"<!-- gradreg: {mark} from results/* -->\n{end}\n")
-        fill(page)
-        assert "| plain |" in page.read_text()
-        assert ("paper, CIFAR-10: squared l2 norm, λ = 1" in page.read_text()) is quoted
-        assert ("Quoted rows are the paper's" in page.read_text()) is quoted
-
-
-@pytest.mark.parametrize(
-    ("mark", "message"),
-    [
-        ("reference l3 0.5 from results/*", r"'reference l3 0\.5' is no table"),
-        ("paired linf from results/*", "'paired linf' is no table"),
-        ("reference l2 far from results/*", "'far' is no radius"),
-        ("table-2 doubted from results/*", "'table-2 doubted' is no table of these evaluations: there are table-1"),
-        ("nonsense from results/*", "'nonsense' is no table of these evaluations: there are table-1"),
-        ("table-1 from elsewhere/*", "No evaluation matches elsewhere"),
-        ("table-1", "A mark on the page has no partner"),
-    ],
-)
-def test_a_mark_that_cannot_be_followed_is_explained(tmp_path: Path, mark: str, message: str) -> None:
-    plain().save(tmp_path / "results" / "plain")
-    (tmp_path / "pyproject.toml").touch()
-    page = tmp_path / "page.md"
-    page.write_text(f"<!-- gradreg: {mark} -->\n<!-- gradreg: end -->\n")
-    before = page.read_text()
-    with pytest.raises(DataError, match=message):
-        fill(page)
-    assert page.read_text() == before
-
-
-def test_a_page_without_marks_is_not_called_up_to_date(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("Prose alone.\n")
-    with pytest.raises(DataError, match="There is no table on the page to be made"):
-        fill(page)
-
-
-@pytest.mark.parametrize(("name", "mark"), [("results", "reference"), ("paper", "table-1 quoted")])
-def test_a_page_of_results_says_what_the_evaluations_say(name: str, mark: str) -> None:
-    root = Path(__file__).parents[2]
-    page = (root / "docs" / f"{name}.md").read_text("utf-8")
-    assert f"<!-- gradreg: {mark}" in page
-    assert filled(page, root) == page, f"run `gradreg report --fill docs/{name}.md`"

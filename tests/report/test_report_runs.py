@@ -1,4 +1,4 @@
-"""Training runs side by side: how they differ, their best epochs, what they cost, and which dial does what."""
+"""Training runs side by side: how they differ, their best epochs, and what they cost."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from gradreg.cli import main
-from gradreg.errors import ConfigError, DataError
-from gradreg.report.dials import dials, draw_dials, panels, tick_labels
-from gradreg.report.filling import fill
+from gradreg.errors import DataError
 from gradreg.report.runs import Run, cost, middle, read, runs_table
 from gradreg.report.settings import differences
 from gradreg.runs.directory import RunDirectory
@@ -103,37 +101,6 @@ def test_a_run_names_the_code_that_trained_it(tmp_path: Path) -> None:
     assert runs_table(runs_of([tmp_path / "untold"])).columns[-1].heading == "× undefended", "nothing to say, no column"
 
 
-def test_a_dial_is_a_setting_turned_by_itself(sweep: list[Path]) -> None:
-    found = {dial.key: dial for dial in dials(runs_of(sweep))}
-    assert list(found) == ["objective.h", "objective.lazy", "model.activation"]
-    assert [run.name for run in found["objective.h"].runs] == ["h1", "middle", "h12"], "numbers in rising order"
-    assert found["model.activation"].values == ("gelu", "relu")
-
-
-def test_numbers_are_joined_and_names_are_not(sweep: list[Path]) -> None:
-    shown = {axes.get_title(): [line.get_linestyle() for line in axes.lines] for axes in panels(runs_of(sweep)).axes}
-    assert {title: "-" in lines for title, lines in shown.items() if title} == {
-        "h": True,
-        "lazy": True,
-        "model.activation": False,
-    }
-
-
-def test_long_names_below_a_panel_take_turns_in_two_lines() -> None:
-    assert tick_labels(["1/255", "3/255", "7/255", "12/255"]) == ["1/255", "3/255", "7/255", "12/255"]
-    crowded = tick_labels(["gradient", "adversarial", "n-fgsm", "noise", "trades"])
-    assert crowded == ["gradient", "\nadversarial", "n-fgsm", "\nnoise", "trades"]
-
-
-def test_the_figure_is_the_same_bytes_each_time(sweep: list[Path], tmp_path: Path) -> None:
-    one, two = (draw_dials(runs_of(sweep), tmp_path / f"{name}.svg").read_bytes() for name in ("one", "two"))
-    assert one == two
-    with pytest.raises(ConfigError, match=r"is no figure: let its name end in \.svg"):
-        draw_dials(runs_of(sweep), tmp_path / "dials.gif")
-    with pytest.raises(DataError, match="there is no dial to draw"):
-        draw_dials(runs_of(sweep)[:1], tmp_path / "none.svg")
-
-
 def test_the_command_writes_what_the_table_says(
     sweep: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,18 +110,6 @@ def test_the_command_writes_what_the_table_says(
     main(["runs", *map(str, sweep), "--format", "json", "-o", str(target)])
     assert capsys.readouterr().out == f"The table is in {target}.\n"
     assert [row["name"] for row in json.loads(target.read_text())["tables"][0]["rows"]] == [p.name for p in sweep]
-
-
-def test_a_page_names_runs_without_their_weights(sweep: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    page = tmp_path / "page.md"
-    page.write_text("<!-- gradreg: runs from h* lazy -->\n<!-- gradreg: end -->\n")
-    assert fill(page)
-    assert [line.split(" | ")[0] for line in page.read_text().splitlines() if " of 3" in line] == [
-        "| h1",
-        "| h12",
-        "| lazy",
-    ]
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:

@@ -188,16 +188,9 @@ class Report:
     """A folder to draw figures to, as SVG, PNG and PDF."""
     paper: bool = False
     """Show the paper's own figures beside, marked as quoted."""
-    fill: Path | None = None
-    """Instead: a Markdown page whose marked tables are made again from the evaluations that it names."""
 
     def run(self) -> None:
         from rich.console import Console
-
-        if self.fill is not None:
-            from gradreg.report.command import fill_page
-
-            sys.exit(fill_page(self.fill, self.evaluations, Console()))
 
         from gradreg.report.command import carry_out
 

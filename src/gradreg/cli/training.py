@@ -132,10 +132,8 @@ class Runs:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Where to write; else to stdout."""
     format: Literal["md", "tex", "csv", "json"] = "md"
-    figure: Path | None = None
-    """Also draw what every setting does that was turned by itself: an .svg, .png or .pdf file."""
 
     def run(self) -> None:
         from gradreg.report.command import compare_runs
 
-        sys.stdout.write(compare_runs(self.runs, self.format, self.output, self.figure))
+        sys.stdout.write(compare_runs(self.runs, self.format, self.output))

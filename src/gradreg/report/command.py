@@ -60,28 +60,12 @@ def carry_out(
     return 0
 
 
-def fill_page(page: Path, evaluations: Sequence[Path], console: Console) -> int:
-    """Make the tables of a page again, and say whether that changed it."""
-    from gradreg.report.filling import fill
-
-    if evaluations:
-        raise ConfigError("A page names its evaluations itself, in the marks around its tables: give --fill alone.")
-    changed = fill(page)
-    said = f"The tables of {page} were made again." if changed else f"The tables of {page} are up to date."
-    console.print(said, highlight=False, soft_wrap=True, markup=False)
-    return 0
-
-
-def compare_runs(folders: Sequence[Path], format: TextFormat, output: Path | None, figure: Path | None) -> str:
+def compare_runs(folders: Sequence[Path], format: TextFormat, output: Path | None) -> str:
     """What `gradreg runs` does: the table, or the sentence about where it was written."""
     from gradreg.report.runs import read, runs_table
 
     runs = [read(folder) for folder in folders]
     content = render([runs_table(runs)], format)
-    if figure is not None:
-        from gradreg.report.dials import draw_dials
-
-        draw_dials(runs, figure)
     if output is None:
         return content
     write(output, content)

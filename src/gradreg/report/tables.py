@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import confirmation, contrast, findings, ordering, paired, paper, paper_tables
+from gradreg.report import confirmation, contrast, findings, paired, paper, paper_tables
 from gradreg.report.compare import with_distinct_names
 from gradreg.report.layout import Cell as Cell
 from gradreg.report.layout import Column as Column
@@ -29,14 +29,11 @@ _BUILDERS = (
 
 
 def tables(evaluations: Sequence[Evaluation], paper: bool = False) -> list[Table]:
-    """Those that there are figures for; with `paper`, its own rows for these data below ours, marked as quoted.
-
-    Then there is a table, too, of whether its order holds.
-    """
+    """Those that there are figures for; with `paper`, its own rows for these data below ours, marked as quoted."""
     if not evaluations:
         return []
     evaluations = with_distinct_names(evaluations)
-    built = [build(evaluations) for build in (*_BUILDERS, *([ordering.ordering] if paper else []))]
+    built = [build(evaluations) for build in _BUILDERS]
     data = evaluations[0].data.name
     return [_quoting(table, data) if paper else table for table in built if table.rows]
 

@@ -1,16 +1,14 @@
 """The paper's order, against models whose distances are made up so that some pairs stand the other way round."""
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from docs.make.fill import table
+from docs.make.ordering import objective_name, ordering
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.layout import Row
-from gradreg.report.ordering import objective_name, ordering
-from gradreg.report.page import render
-from gradreg.report.tables import tables
 from handmade import handmade
 
 AT = {"name": "adversarial", "threat": "linf", "steps": 7}
@@ -104,20 +102,13 @@ def test_figures_that_are_equal_in_the_paper_make_no_pair() -> None:
     assert texts(row)[1] == "0 of 2"
 
 
-def test_it_stands_in_a_report_that_quotes_the_paper_of_models_that_it_has() -> None:
+def test_a_mark_asks_for_it_and_models_that_the_paper_does_not_have_make_no_row() -> None:
     pair = [model("near", 1.0), model("far", 2.0)]
-    assert "ordering" in [table.key for table in tables(pair, paper=True)]
-    assert "ordering" not in [table.key for table in tables(pair)]
-    assert "ordering" not in [table.key for table in tables(pair[:1], paper=True)]
-    digits = [model("near", 1.0, "mnist5k"), model("far", 2.0, "mnist5k")]
-    assert "ordering" not in [table.key for table in tables(digits, paper=True)]
-
-
-def test_the_page_says_that_its_rows_are_columns() -> None:
-    page = render([model("near", 1.0), model("far", 2.0)], paper=True)
-    names = re.findall(r'class="row-name">(\w+)</th>', page)
-    assert names.count("column") == 1
-    assert names.count("model") > 5
+    made = table(["ordering"], pair)
+    assert (made.key, made.of) == ("ordering", "column")
+    assert made.rows
+    assert not ordering(pair[:1]).rows
+    assert not ordering([model("near", 1.0, "mnist5k"), model("far", 2.0, "mnist5k")]).rows
 
 
 def test_of_several_seeds_the_first_counts() -> None:

@@ -1,10 +1,11 @@
-"""Whether models trained on the paper's objectives stand to each other as the paper's own do."""
+"""Whether models trained on the paper's objectives rank as the paper's own do."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from gradreg.evaluation.record import Evaluation
 from gradreg.report import paper, paper_tables
+from gradreg.report.compare import with_distinct_names
 from gradreg.report.layout import Cell, Column, Row, Table
 from gradreg.report.numbers import images, word
 
@@ -14,12 +15,12 @@ _BUILDERS: Mapping[str, Callable[[Sequence[Evaluation]], Table]] = {
     "table-3": paper_tables.table_3,
     "table-5": paper_tables.table_5,
 }
-Values = Mapping[str, float]
+_Values = Mapping[str, float]
 
 
 def ordering(evaluations: Sequence[Evaluation]) -> Table:
     """A row for every column that the paper and we have figures of two models or more in, hours aside."""
-    on_cifar10 = [each for each in evaluations if each.data.name == "cifar10"]
+    on_cifar10 = [each for each in with_distinct_names(evaluations) if each.data.name == "cifar10"]
     # Of several seeds of an objective the first.
     ours = {name: each for each in reversed(on_cifar10) if (name := objective_name(each))}
     return Table(
@@ -74,7 +75,7 @@ def _values(cells: Mapping[str, tuple[Cell, ...]], names: Sequence[str], i: int,
     return {name: sign * value for name, value in found.items() if value is not None}
 
 
-def _compare(there: Values, here: Values) -> tuple[Cell, ...]:
+def _compare(there: _Values, here: _Values) -> tuple[Cell, ...]:
     names = sorted((name for name in there if name in here), key=lambda name: there[name])
     same, different, otherwise = 0, 0, []
     for better, worse in combinations(names, 2):

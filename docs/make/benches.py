@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from gradreg.errors import DataError
+from gradreg.norms import THREATS
 from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import THREAT_SIGNS, number, radius_name, word
+from gradreg.report.numbers import number, radius_name, word
 
 Found = Mapping[str, Any]
-KINDS = ("distances l2", "distances linf", "radius", "equal", "targets")
+_KINDS = ("distances l2", "distances linf", "radius", "equal", "targets")
 _MET = {True: "met", False: "missed", None: "not measured"}
 
 
@@ -21,12 +22,12 @@ def read(path: Path) -> Found:
         return {key: found[key] for key in ("options", "machine", "peers", "rows", "radius_rows", "equal", "targets")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{path} is no file of `python -m bench attacks --json` ({type(error).__name__}: {error}): name one."
+            f"{path} must be a file that `python -m bench attacks --json` wrote; got {type(error).__name__}: {error}."
         ) from error
 
 
 def attacks_table(kind: Sequence[str], found: Found) -> Table:
-    """One of `KINDS`."""
+    """One of `_KINDS`, by its words."""
     match kind:
         case ["distances", "l2" | "linf" as threat]:
             return _distances(found, threat)
@@ -36,7 +37,7 @@ def attacks_table(kind: Sequence[str], found: Found) -> Table:
             return _equal(found)
         case ["targets"]:
             return _targets(found)
-    raise DataError(f"{' '.join(kind)!r} is no table of `python -m bench attacks`: there are {', '.join(KINDS)}.")
+    raise DataError(f"A table of `python -m bench attacks` must be one of {', '.join(_KINDS)}; got {' '.join(kind)!r}.")
 
 
 def _distances(found: Found, threat: str) -> Table:
@@ -45,16 +46,16 @@ def _distances(found: Found, threat: str) -> Table:
     known = {(row["network"], row["attack"]): row for row in rows}
     return Table(
         f"attacks-{threat}",
-        f"The smallest distance, {THREAT_SIGNS[threat]}",
-        f"{THREAT_SIGNS[threat]} distance over the image's best of all runs here (∞: not found), forwards and "
-        f"backwards an image, and processor seconds for all images. {_origin(found)}",
+        f"The smallest distance, {THREATS[threat].symbol}",
+        f"{THREATS[threat].symbol} distance over the image's best of all runs here (∞: not found), forwards and "
+        f"backwards per image, and processor seconds for all images. {_origin(found)}",
         tuple(
             column
             for network in networks
             for column in (
-                Column(f"{network}: median", "Of the images' ratios.", "low"),
-                Column("p90", "What nine images in ten do not exceed.", "low"),
-                Column("propagations", "Forwards and backwards of the network, a mean over the images.", "low"),
+                Column(f"{network}: median", "Median of the ratio over images.", "low"),
+                Column("p90", "Nine images in ten do not exceed it.", "low"),
+                Column("propagations", "Forwards and backwards of the network per image.", "low"),
                 Column("s", "Processor time.", "low"),
             )
         ),
@@ -71,16 +72,16 @@ def _at_radius(found: Found) -> Table:
         "attacks-radius",
         "Robust accuracy at one radius",
         f"Robust accuracy at one radius, n = {found['options']['images']} images that both networks get right; "
-        "forwards and backwards are means over the images, seconds are processor time for all.",
+        "forwards and backwards are means over the images, seconds are processor time for all images.",
         (
             Column("attack", "With its own settings."),
-            Column("robust", "Images that withstand it.", "low"),
-            Column("propagations", "Forwards and backwards of the network, a mean over the images.", "low"),
+            Column("robust", "Fraction of images that remain robust.", "low"),
+            Column("propagations", "Forwards and backwards of the network per image.", "low"),
             Column("s", "Processor time.", "low"),
         ),
         tuple(
             Row(
-                f"{row['network']}, {THREAT_SIGNS[row['threat']]} {radius_name(row['eps'])}",
+                f"{row['network']}, {THREATS[row['threat']].symbol} {radius_name(row['eps'])}",
                 (word(_named(row)), _percent(row["robust"]), _sum(row), number(row["cpu"])),
             )
             for row in found["radius_rows"]
@@ -108,7 +109,7 @@ def _targets(found: Found) -> Table:
     return Table(
         "attacks-targets",
         "Targets",
-        "What was to be shown, and what was found.",
+        "Each target, what was measured, and whether that meets it.",
         (Column("found", "Measured."), Column("", "Whether that meets it.")),
         tuple(Row(row["promise"], (word(row["found"]), word(_MET[row["met"]]))) for row in found["targets"]),
         of="target",
