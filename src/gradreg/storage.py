@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from torch import Tensor
 from gradreg.errors import DataError
 
 Facts = Mapping[str, Any]
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
 @contextmanager
@@ -27,6 +29,25 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a kill in the middle of `replacing` left behind."""
+    for path in folder.glob(".*"):
+        if _TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def json_bytes(content: Any) -> bytes:
+    """Indented JSON. What UTF-8 cannot hold (half a surrogate pair, from a file's name) is escaped as JSON does it."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Save JSON; a crash half-way leaves the file that was there before."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(json_bytes(content))
 
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:

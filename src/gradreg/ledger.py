@@ -1,0 +1,184 @@
+"""Work that can be interrupted and continued: what it is about, its finished parts, and a lock against a second writer.
+
+A folder holds
+
+    begun.json               what the work is about, and facts noted when it was begun
+    NAME.done.safetensors    a finished part
+    NAME.seconds.json        the seconds spent on a part so far
+    .lock                    held while somebody writes
+
+Work that is kept in one file of its own, such as a pool of attack results, has its `about` in that file and is checked
+by `check_same`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from gradreg import storage
+from gradreg.codec import join, split
+from gradreg.errors import ConfigError, DataError
+
+_KIND = "part of a ledger"
+_HEAD, _LOCK = "begun.json", ".lock"
+_DONE = ".done.safetensors"
+_EVERY = 1.0  # seconds
+
+About = Mapping[str, str]
+"""What results depend on, by name: a fingerprint of the images, of the weights, the settings."""
+
+
+class Ledger:
+    """The finished parts of one piece of work by name; `with` holds the lock while it is written.
+
+    A folder that was begun about something else is refused. Of several processes only the one that `writes` changes
+    anything here, except for files that carry its own rank. Without a folder nothing is kept.
+    """
+
+    def __init__(
+        self, folder: Path | None, about: About, *, noted: Mapping[str, Any] | None = None, writes: bool = True
+    ) -> None:
+        self.folder, self.about, self.writes = folder, about, writes and folder is not None
+        self.noted: Mapping[str, Any] = dict(noted or {})
+        """Facts of the moment when the work was begun, which may be before this process."""
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self.folder is None:
+            return self
+        with ExitStack() as held:
+            if self.writes:
+                held.enter_context(lock(self.folder))
+                storage.sweep(self.folder)
+            head = self.folder / _HEAD
+            if head.is_file():
+                begun = _read(head)
+                check_same(self.folder, begun.get("about", {}), self.about)
+                self.noted = {name: value for name, value in begun.items() if name != "about"}
+            elif self.writes:
+                storage.write_json(head, {"about": dict(self.about), **self.noted})
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._held.close()
+
+    def finished(self, name: str) -> bool:
+        """Whether that part is finished."""
+        return self.folder is not None and (self.folder / f"{name}{_DONE}").is_file()
+
+    def load(self, name: str, kind: Any) -> Any:
+        """A finished part as a value of type `kind` (a dataclass, or a tuple of them); None if it is not finished."""
+        if self.folder is None or not self.finished(name):
+            return None
+        path = self.folder / f"{name}{_DONE}"
+        tensors, facts = storage.read(path, _KIND)
+        try:
+            return join(kind, facts["value"], tensors)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{path} is of another version of gradreg; delete it to compute it again.") from error
+
+    def save(self, name: str, value: object) -> None:
+        """Finish a part."""
+        if self.writes and self.folder is not None:
+            plain, tensors = split(value)
+            storage.write(self.folder / f"{name}{_DONE}", _KIND, tensors, {"value": plain})
+
+    def once(self, name: str, kind: Any, compute: Callable[[], Any]) -> Any:
+        """A part as it was kept; computed and kept if it was not."""
+        found = self.load(name, kind)
+        if found is None:
+            found = compute()
+            self.save(name, found)
+        return found
+
+    def path(self, name: str) -> Path | None:
+        """A file for a part that keeps its own state while it is under way; None if nothing is kept."""
+        return None if self.folder is None else self.folder / name
+
+    def drop(self, pattern: str) -> None:
+        """Remove files that finished parts have made superfluous."""
+        for path in self.folder.glob(pattern) if self.folder is not None else ():
+            path.unlink(missing_ok=True)
+
+    def timer(self, name: str) -> "Timer":
+        """The seconds spent on a part, those before an interruption included."""
+        return Timer(self.path(f"{name}.seconds.json") if self.writes else None)
+
+
+class Timer:
+    """A clock that goes on where it stood when the process was killed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._before = float(_read(path)["seconds"]) if path is not None and path.is_file() else 0.0
+        self._began = self._noted = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """So far."""
+        return self._before + perf_counter() - self._began
+
+    def watching(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """`progress` as a callback that also notes the time."""
+
+        def tick(done: int, total: int) -> None:
+            if self._path is not None and perf_counter() - self._noted > _EVERY:
+                storage.write_json(self._path, {"seconds": self.seconds})
+                self._noted = perf_counter()
+            progress(done, total)
+
+        return tick
+
+
+def check_same(place: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to continue work that was begun about something else."""
+    different = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if different:
+        raise ConfigError(
+            f"{place} was begun with other {', other '.join(different)}; continue it with the same ones, choose "
+            "another place, or delete it."
+        )
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process alone. The operating system releases it when the process ends, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = FileLock(folder / _LOCK)
+        held.acquire(blocking=False)
+    except Timeout:
+        raise ConfigError(
+            f"{folder} is being written by another process; wait for it to end, or choose another folder."
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written to ({error}); choose another folder.") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def begun_about(folder: Path) -> Mapping[str, Any]:
+    """What a folder's work was begun about and the facts noted then; empty if it holds no ledger that can be read."""
+    try:
+        return _read(folder / _HEAD)
+    except (OSError, DataError):
+        return {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}); delete the folder to start over.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is damaged (not a table); delete the folder to start over.")
+    return content
