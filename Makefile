@@ -1,16 +1,20 @@
 # make demo        the tour: trains, compares and says what it shows
 # make test        lint, types and tests, as CI does
 # make test-slow   the tests that take minutes
+# make docs        the tables and figures of docs, made again from results/
 # All make .venv first, pinned by constraints.txt; when nothing changed that costs nothing.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test test-slow lint format clean
+.PHONY: demo docs test test-slow lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/gradreg demo
+
+docs: $(INSTALLED)
+	$(BIN)/python -m docs.make
 
 test: lint
 	$(PYTEST) -m "not slow" --cov --cov-report=term

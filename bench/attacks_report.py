@@ -32,7 +32,7 @@ class Report:
         targets = [
             Target(f"{where}standard, median ≤ 1.005", f"{ours.median:.4f}", ours.median <= 1.005),
             Target(f"{where}standard, p90 ≤ 1.03", f"{ours.p90:.4f}", ours.p90 <= 1.03),
-            Target(f"{where}standard, ≤ 1,000 propagations an image", f"{ours.most:,}", ours.most <= 1000),
+            Target(f"{where}standard, ≤ 1,000 propagations per image", f"{ours.most:,}", ours.most <= 1000),
         ]
         if threat == "l2":
             targets.append(_fifth(where, ours, rows))

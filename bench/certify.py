@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 
 from bench import measure
-from bench.certify_work import Work
 from gradreg.attacks import attack
 from gradreg.bounds import Regularity, bounds, estimate_regularity, violations
 from gradreg.bounds.data import Scores, batches
+from gradreg.ledger import Ledger
 from gradreg.losses import probability_margin
 from gradreg.norms import ThreatName
 from gradreg.smoothing import Certificates, certified_accuracy, certify
 
 Labelled = tuple[Tensor, Tensor]
 Stage = Callable[[str], Callable[[int, int], None]]
-"""Announces a piece of work by name; what it gives is told how much of it is done, and of how much."""
+"""Announces a piece of work by name; returns the callback for its progress (done, total)."""
 
 Method = Literal["paper", "ascent", "local"]
 
@@ -62,54 +62,57 @@ class BoundRow:
     kind: str
 
 
-def compare_bounds(
-    network: str,
-    model: nn.Module,
-    threat: ThreatName,
-    calibration: Labelled,
-    evaluated: Labelled,
-    *,
-    seed: int,
-    stage: Stage,
-    work: Work | None = None,
-) -> list[BoundRow]:
+@dataclass(frozen=True)
+class Case:
+    """A network to measure, and what all its measurements share."""
+
+    network: str
+    model: nn.Module
+    seed: int
+    stage: Stage
+    ledger: Ledger
+
+
+def compare_bounds(case: Case, threat: ThreatName, calibration: Labelled, evaluated: Labelled) -> list[BoundRow]:
     """Both bounds by every method against the standard attack on the evaluated images.
 
     Nothing is chosen by the evaluated images: the grid of radii ends at the farthest adversarial image of a hundred
     calibration images.
     """
-    work = work or Work()
-    name, where = f"{network}-{threat}", f"{network}, {threat}"
+    model, seed, ledger = case.model, case.seed, case.ledger
+    name, where = f"{case.network}-{threat}", f"{case.network}, {threat}"
 
-    def reach() -> list[float]:
-        return [_reach(model, threat, calibration, seed, stage(f"{where}: grid"))]
+    def reach() -> float:
+        return _reach(model, threat, calibration, seed, case.stage(f"{where}: grid"))
 
-    def distances() -> list[float]:
-        bar, path = stage(f"{where}: attack"), work.path(f"{name}-attack.safetensors")
+    def attacked() -> tuple[float, ...]:
+        bar, path = case.stage(f"{where}: attack"), ledger.path(f"{name}-attack.safetensors")
         settings = {"batch_size": _ATTACKED, "progress": bar, "resume": path}
-        return attack(model, *evaluated, threat=threat, attacks=SUITE, seed=seed, **settings).distance.tolist()  # type: ignore[arg-type]
+        found = attack(model, *evaluated, threat=threat, attacks=SUITE, seed=seed, **settings)  # type: ignore[arg-type]
+        return tuple(found.distance.tolist())
 
-    grid = torch.linspace(0, work.numbers(f"{name}-reach", reach)[0], RADII + 1, dtype=torch.float64)[1:].tolist()
-    distance = torch.tensor(work.numbers(f"{name}-distance", distances))
+    end = ledger.once(f"{name}-reach", float, reach)
+    grid = torch.linspace(0, end, RADII + 1, dtype=torch.float64)[1:].tolist()
+    distance = torch.tensor(ledger.once(f"{name}-distance", tuple[float, ...], attacked))
 
-    def rows(method: Method, scores: Scores) -> list[BoundRow]:
+    def rows(method: Method, scores: Scores) -> tuple[BoundRow, ...]:
         data = evaluated if method == "local" else calibration
-        bar = stage(f"{where}: {method}, {scores}")
+        bar = case.stage(f"{where}: {method}, {scores}")
         known = estimate_regularity(
             model, data, threat, method=method, scores=scores, eps=grid, seed=seed, progress=bar
         )
-        return bound_rows(network, model, evaluated, known, distance)
+        return bound_rows(case.network, model, evaluated, known, distance)
 
     return [
         row
         for method, scores in ESTIMATES
-        for row in work.rows(f"{name}-{method}-{scores}", BoundRow, partial(rows, method, scores))
+        for row in ledger.once(f"{name}-{method}-{scores}", tuple[BoundRow, ...], partial(rows, method, scores))
     ]
 
 
 def bound_rows(
     network: str, model: nn.Module, evaluated: Labelled, known: Regularity, distance: Tensor
-) -> list[BoundRow]:
+) -> tuple[BoundRow, BoundRow]:
     """The rows of the ω-bound and of the L-bound."""
     bound = bounds(model, *evaluated, known)
     broken = distance[(distance > 0) & distance.isfinite()].double()
@@ -120,7 +123,7 @@ def bound_rows(
         made = (known.threat, known.method, known.scores)
         return BoundRow(network, *made, name, **fared, censored=int(censored.sum()), distance=mean)
 
-    return [row("ω", bound.omega, bound.censored), row("L", bound.lipschitz, torch.zeros_like(bound.censored))]
+    return row("ω", bound.omega, bound.censored), row("L", bound.lipschitz, torch.zeros_like(bound.censored))
 
 
 def _reach(
@@ -138,10 +141,10 @@ class SmoothingRow:
     network: str
     radii: tuple[float, ...]
     samples: float
-    """Mean of an image, those that pick the class included."""
+    """Mean per image, those that pick the class included."""
     cohen_samples: float
     certified: tuple[float, ...]
-    """Share of images that are certified with the right class, at each radius."""
+    """Fraction of images that are certified with the right class, at each radius."""
     cohen_certified: tuple[float, ...]
     n: int
 
@@ -156,35 +159,32 @@ class SmoothingRow:
         return max((b - a for a, b in zip(self.certified, self.cohen_certified, strict=True)), key=abs)
 
 
-def compare_smoothing(
-    network: str,
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    *,
-    sigma: float,
-    radii: Sequence[float],
-    n: int,
-    seed: int,
-    stage: Stage,
-    work: Work | None = None,
-) -> list[SmoothingRow]:
+@dataclass(frozen=True)
+class Noise:
+    """How the smoothed classifier is certified."""
+
+    sigma: float
+    radii: tuple[float, ...]
+    samples: int
+    """Of Cohen's procedure per image, and at most of ours."""
+
+
+def compare_smoothing(case: Case, x: Tensor, y: Tensor, noise: Noise) -> list[SmoothingRow]:
     """One radius at a time, and the whole grid with 0 in front, each against one run of Cohen's procedure."""
-    work = work or Work()
 
     def run(method: Literal["sequential", "cohen"], asked: Sequence[float] | None) -> Certificates:
         at = [f"{radius:g}" for radius in asked or ()]
         return certify(
-            model,
+            case.model,
             x,
-            sigma=sigma,
-            n=n,
+            sigma=noise.sigma,
+            n=noise.samples,
             radii=asked,
             method=method,
-            seed=seed,
+            seed=case.seed,
             # A finished state is read in no time, so certificates need no other record.
-            state=work.path("-".join((network, method, *at)) + ".safetensors"),
-            progress=stage(f"{network}, smoothing: {method}{' at ' * bool(at)}{', '.join(at)}"),
+            state=case.ledger.path("-".join((case.network, method, *at)) + ".safetensors"),
+            progress=case.stage(f"{case.network}, smoothing: {method}{' at ' * bool(at)}{', '.join(at)}"),
         )
 
     cohen = run("cohen", None)
@@ -192,7 +192,7 @@ def compare_smoothing(
     def row(asked: tuple[float, ...]) -> SmoothingRow:
         ours = run("sequential", asked)
         return SmoothingRow(
-            network=network,
+            network=case.network,
             radii=asked,
             samples=float(ours.samples.double().mean()),
             cohen_samples=float(cohen.samples.double().mean()),
@@ -201,7 +201,7 @@ def compare_smoothing(
             n=len(x),
         )
 
-    return [row((radius,)) for radius in radii] + [row((0.0, *radii))]
+    return [row((radius,)) for radius in noise.radii] + [row((0.0, *noise.radii))]
 
 
 @dataclass(frozen=True)

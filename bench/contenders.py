@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from bench.attacks import quantile
-from bench.peers import PEERS, Clock, Lengths, Outcome, fixed_attacks, minimal_attacks, run_peer, version
+from bench.options import PEERS, Lengths
+from bench.peers import Clock, Outcome, fixed_attacks, minimal_attacks, run_peer, version
 from gradreg.attacks import AttackResult, attack, autoattack, boundary, carlini_wagner
 from gradreg.attacks.suite import SuiteName
 from gradreg.norms import ThreatName

@@ -1,39 +1,32 @@
-"""What every test measures on honest and on broken models: `python -m bench.diagnosis`.
+"""What every test measures on honest and on broken models: `python -m bench diagnosis`.
 
 The thresholds have to lie between the two. It prints the table of docs/diagnosis.md.
 """
 
-import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
-import tyro
+from rich.console import Console
 from torch import nn
 
 from bench.digits import EPS, trained
+from bench.options import DiagnosisOptions
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
 from gradreg.diagnosis.diagnose import diagnose
 from gradreg.diagnosis.flags import Flag, verdict
-from gradreg.norms import ThreatName
 from gradreg.provenance import machine
 
 _MARK = {"info": "", "warning": " !", "error": " !!"}
 
 
-@dataclass(frozen=True)
-class Options:
-    """How much is measured."""
-
-    images: int = 64
-    epochs: int = 6
-    threat: ThreatName = "linf"
-    eps: float = 0.1
-    seed: int = 0
+def show(options: DiagnosisOptions, console: Console) -> None:
+    """Measure, and print the table and where it was measured."""
+    torch.set_num_threads(1)
+    console.out("\n".join(calibrate(options)) + f"\n\n{options}\n{machine()}", highlight=False)
 
 
-def calibrate(options: Options) -> list[str]:
+def calibrate(options: DiagnosisOptions) -> list[str]:
     """The lines of a Markdown table: a row for each test that has a value, a column for each model."""
     digits = load("mnist5k")
     assert isinstance(digits.train, Images)
@@ -59,14 +52,3 @@ def _cells(codes: Iterable[str], flags: list[Flag]) -> list[str]:
 
 def _cell(flag: Flag) -> str:
     return f"{float(flag.evidence['value']):.3g}{_MARK[flag.severity]}"
-
-
-def main() -> None:
-    """Measure, and say where."""
-    options = tyro.cli(Options)
-    torch.set_num_threads(1)
-    sys.stdout.write("\n".join(calibrate(options)) + f"\n\n{options}\n{machine()}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,7 @@
-"""A measurement in parts: some images at a time, each part kept in a file as it ends, so that it may be interrupted."""
+"""A measurement in parts: some images at a time, each part kept as it ends, so that it may be interrupted."""
 
-import json
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,69 +9,51 @@ import torch
 from torch import Tensor
 
 from bench.attacks import Group
-from bench.contenders import Plan, Setting, fixed_plan, minimal_plan
+from bench.contenders import Setting, Trial, fixed_plan, minimal_plan
 from bench.peers import Outcome
-from bench.record import write_json
-from gradreg.errors import ConfigError
 from gradreg.fingerprints import images_key, model_key
+from gradreg.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Work:
-    """How many images a part has, and the folder that keeps parts; None keeps nothing."""
+class _Contender:
+    """An attack on the images, part by part; `results` is where its outcome on all of them goes."""
 
-    chunk: int = 20
-    folder: Path | None = None
+    name: str
+    trial: Trial | str
+    results: dict[str, Outcome | str]
+    kind: str
 
-
-class Parts:
-    """The parts of one contender that have ended, in the order of the images; `about` says what they belong to."""
-
-    def __init__(self, path: Path | None, about: dict[str, object]) -> None:
-        self._path, self._about = path, about
-        self.done: list[Outcome] = []
-        if path is None or not path.exists():
-            return
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["about"] != json.loads(json.dumps(about)):
-            raise ConfigError(
-                f"{path} belongs to a measurement of other networks, images or settings: give another folder with "
-                "--work, or the same options."
-            )
-        self.done = [_outcome(part) for part in kept["parts"]]
-
-    def add(self, part: Outcome) -> None:
-        """One more has ended."""
-        self.done.append(part)
-        if self._path is not None:
-            parts = [{**asdict(part), "distance": part.distance.tolist()} for part in self.done]
-            write_json(self._path, {"about": self._about, "parts": parts})
+    def part(self, number: int) -> str:
+        """What the ledger calls a part of it."""
+        return f"{self.kind}-{re.sub('[^A-Za-z0-9]+', '-', self.name)}-{number}"
 
 
-def measure_group(group: Group, setting: Setting, x: Tensor, y: Tensor, work: Work) -> Iterator[str]:
-    """Run everybody on a part of the images, then on the next: what disturbs the machine disturbs all alike.
+def measure_group(
+    group: Group, setting: Setting, x: Tensor, y: Tensor, *, chunk: int = 20, work: Path | None = None
+) -> Generator[str, None, None]:
+    """Run everybody on `chunk` images, then on the next: what disturbs the machine disturbs all alike.
 
-    Yields what is about to run. What the folder has is not run again.
+    Yields what is about to run. What the folder `work` has is not run again; None keeps nothing.
     """
-    entries: list[tuple[dict[str, Outcome | str], Plan, dict[str, Parts]]] = []
-    about = _about(setting, x, y, work.chunk)
-    for kind, results, plan in (
-        ("distance", group.minimal, minimal_plan(setting)),
-        ("radius", group.fixed, fixed_plan(setting)),
-    ):
-        parts = {name: Parts(_file(work, group, kind, name), {**about, "attack": name}) for name in plan}
-        entries.append((results, plan, parts))
-    images = list(zip(x.split(work.chunk), y.split(work.chunk), strict=True))
-    for number, (some, labels) in enumerate(images):
-        for _, plan, parts in entries:
-            for name, trial in plan.items():
-                if not isinstance(trial, str) and len(parts[name].done) == number:
-                    yield f"{group.network}, {group.threat}, part {number + 1} of {len(images)}: {name}"
-                    parts[name].add(trial(some, labels))
-    for results, plan, parts in entries:
-        for name, trial in plan.items():
-            complete = len(parts[name].done) == len(images)
-            results[name] = joined(parts[name].done) if complete or not isinstance(trial, str) else trial
+    parts = list(zip(x.split(chunk), y.split(chunk), strict=True))
+    contenders = _contenders(group, setting)
+    found: dict[str, Outcome] = {}
+    with Ledger(work, _about(setting, x, y, chunk)) as ledger:
+        for number, (some, labels) in enumerate(parts):
+            for contender in contenders:
+                part, trial = contender.part(number), contender.trial
+                kept: Outcome | None = ledger.load(part, Outcome)
+                if kept is None and not isinstance(trial, str):
+                    yield f"{group.network}, {group.threat}, part {number + 1} of {len(parts)}: {contender.name}"
+                    kept = trial(some, labels)
+                    ledger.save(part, kept)
+                if kept is not None:
+                    found[part] = kept
+    for contender in contenders:
+        done = [found[part] for part in map(contender.part, range(len(parts))) if part in found]
+        missing = isinstance(contender.trial, str) and len(done) < len(parts)
+        contender.results[contender.name] = contender.trial if missing else joined(done)  # type: ignore[assignment]
 
 
 def joined(parts: Sequence[Outcome]) -> Outcome:
@@ -95,26 +75,24 @@ def joined(parts: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _outcome(part: dict[str, object]) -> Outcome:
-    distance = part.pop("distance")
-    assert isinstance(distance, list)
-    # JSON has no infinity, so a failure is null there.
-    return Outcome(torch.tensor([math.inf if far is None else far for far in distance]), **part)  # type: ignore[arg-type]
+def _contenders(group: Group, setting: Setting) -> list[_Contender]:
+    return [
+        _Contender(name, trial, results, kind)
+        for kind, results, plan in (
+            ("distance", group.minimal, minimal_plan(setting)),
+            ("radius", group.fixed, fixed_plan(setting)),
+        )
+        for name, trial in plan.items()
+    ]
 
 
-def _file(work: Work, group: Group, kind: str, name: str) -> Path | None:
-    if work.folder is None:
-        return None
-    return work.folder / f"{group.network}-{group.threat}" / f"{kind}-{re.sub('[^A-Za-z0-9]+', '-', name)}.json"
-
-
-def _about(setting: Setting, x: Tensor, y: Tensor, chunk: int) -> dict[str, object]:
+def _about(setting: Setting, x: Tensor, y: Tensor, chunk: int) -> dict[str, str]:
     return {
         "weights": model_key(setting.model),
         "images": images_key(x, y),
-        "chunk": chunk,
+        "chunk": str(chunk),
         "threat": setting.threat,
-        "eps": setting.eps,
-        "seed": setting.seed,
-        "lengths": asdict(setting.sizes),
+        "eps": str(setting.eps),
+        "seed": str(setting.seed),
+        "lengths": str(asdict(setting.sizes)),
     }

@@ -12,30 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bench.options import PEERS, Lengths
 from gradreg.losses import margin
 from gradreg.norms import ThreatName, per_image
 from gradreg.norms import threat as named_threat
 
-# What a peer is called here, the module it is imported as and the package it comes in.
-PEERS = {
-    "foolbox": ("foolbox", "foolbox"),
-    "art": ("art", "adversarial-robustness-toolbox"),
-    "autoattack": ("pyautoattack", "pyautoattack"),
-}
 PeerAttack = Callable[[nn.Module, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """How long the peers' attacks run, and ours at equal settings; the defaults are what the targets are about."""
-
-    rounds: int = 9
-    """Of Carlini-Wagner: constants that are tried."""
-    cw: int = 1000
-    """Steps of Carlini-Wagner a round."""
-    boundary: int = 5000
-    steps: int = 1000
-    """Of DDN and FMN."""
 
 
 @dataclass(frozen=True)

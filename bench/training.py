@@ -6,10 +6,12 @@ from itertools import count
 from typing import Any
 
 import torch
+from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 from bench import measure
+from bench.options import TrainingOptions
 from gradreg.data import Batches, Images
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
@@ -37,25 +39,29 @@ class Cost:
     """None for data loading, which holds the whole set."""
 
 
-def training_costs(
-    model_name: str,
-    batch_size: int,
-    rounds: int,
-    activation: str | None = None,
-    compiled: bool = False,
-    channels_last: bool = False,
-) -> list[Cost]:
+def show(options: TrainingOptions, console: Console) -> None:
+    """Measure, and print the table."""
+    torch.set_num_threads(options.threads)
+    costs = training_costs(options)
+    layout = ", channels last" if options.channels_last else ""
+    title = f"{options.model}{layout}, batch {options.batch_size}, {options.threads} thread(s)"
+    console.print(table(costs, f"{title}, torch {torch.__version__}"))
+
+
+def training_costs(options: TrainingOptions) -> list[Cost]:
     """Every kind of step, interleaved; a lazy step stands for the mean over a whole cycle."""
+    shape, batch_size = SHAPES[options.model], options.batch_size
+    chosen = {"activation": options.activation} if options.activation else {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = build(model_name, classes=10, **({"activation": activation} if activation else {}))
-        x = torch.rand(batch_size, *SHAPES[model_name])
+        model = build(options.model, classes=10, **chosen)
+        x = torch.rand(batch_size, *shape)
         y = torch.randint(0, 10, (batch_size,))
-    if channels_last:
+    if options.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
-    steps = _steps(model, x, y) | (_compiled_steps(model, x, y) if compiled else {})
-    times = measure.seconds(steps | {LOADING: _loading(SHAPES[model_name], batch_size)}, rounds)
+    steps = _steps(model, x, y) | (_compiled_steps(model, x, y) if options.compiled else {})
+    times = measure.seconds(steps | {LOADING: _loading(shape, batch_size)}, options.rounds)
     uncounted = ("double backprop", *(name for name in steps if name.endswith("compiled")))
     work = {name: measure.flops(step) for name, step in steps.items() if name not in uncounted}
     peaks = {name: measure.peak_bytes(step) for name, step in steps.items()}
@@ -125,7 +131,7 @@ def _compiled_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"torch.compile cannot compile this network here ({reason}): install a C++ compiler, or leave compiled out."
+            f"torch.compile cannot compile this network ({reason}). Install a C++ compiler, or leave out --compiled."
         ) from error
     return steps
 

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it, which set runs, data and here. Both steps go on where an earlier call stopped.
+# Sourced by the scripts beside it, which set runs, data and here. They go on where an earlier call stopped.
 
 trained() { # NAME RECIPE [SETTING …]
     local name=$1 recipe=$2
@@ -10,11 +10,15 @@ trained() { # NAME RECIPE [SETTING …]
     fi
 }
 
-examined() { # NAME FOLDER [OPTION …]
+evaluated() { # NAME FOLDER [OPTION …]
     local name=$1 out="$here/$2/$1"
     shift 2
     [ -e "$out/evaluation.json" ] && return
     gradreg evaluate "$runs/$name" --data-dir "$data" --out "$runs/$name/evaluation" "$@"
     mkdir -p "$out"
     cp "$runs/$name/evaluation/"{evaluation.json,images.csv,gallery.safetensors} "$out"
+}
+
+made() { # FILE …
+    (cd "$here/.." && python -m docs.make "$@")
 }

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from bench import contenders
 from bench.contenders import Setting
-from bench.peers import Lengths, Outcome, PeerAttack
+from bench.options import Lengths
+from bench.peers import Outcome, PeerAttack
 from gradreg.attacks import boundary, carlini_wagner, suite
 
 TINY = Lengths(rounds=2, cw=4, boundary=10, steps=4)

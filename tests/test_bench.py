@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from bench import measure
+from bench.__main__ import main
+from bench.options import TrainingOptions
 from bench.training import SHAPES, table, training_costs
 from gradreg import ConfigError, build, regularized_loss
 from gradreg.losses import cross_entropy
@@ -88,7 +90,7 @@ def test_a_step_holds_one_graph_at_a_time() -> None:
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_the_table_of_training_costs(channels_last: bool) -> None:
-    found = training_costs("small", batch_size=8, rounds=1, channels_last=channels_last)
+    found = training_costs(TrainingOptions(model="small", batch_size=8, rounds=1, channels_last=channels_last))
     costs = {cost.name: cost for cost in found}
     assert costs["plain"].seconds == costs["plain"].flops == costs["plain"].memory == 1.0
     for name, forwards in (
@@ -108,7 +110,9 @@ def test_the_table_of_training_costs(channels_last: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_compiled_steps_are_timed_beside_eager_ones() -> None:
-    names = [cost.name for cost in training_costs("small", batch_size=8, rounds=1, compiled=True)]
+    names = [
+        cost.name for cost in training_costs(TrainingOptions(model="small", batch_size=8, rounds=1, compiled=True))
+    ]
     assert names[-4:-1] == ["plain, compiled", "penalty, compiled", "penalty, squared, compiled"]
 
 
@@ -122,6 +126,19 @@ def test_where_nothing_can_be_compiled_one_sentence_says_so(monkeypatch: pytest.
         raise RuntimeError("no C++ compiler found\nand more")
 
     monkeypatch.setattr(torch, "compile", fails)
-    with pytest.raises(ConfigError, match=r"\(no C\+\+ compiler found\): install a C\+\+ compiler") as caught:
-        training_costs("small", batch_size=2, rounds=1, compiled=True)
+    with pytest.raises(ConfigError, match=r"\(no C\+\+ compiler found\)\. Install a C\+\+ compiler") as caught:
+        training_costs(TrainingOptions(model="small", batch_size=2, rounds=1, compiled=True))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("what", ["training", "certify", "attacks", "diagnosis"])
+def test_every_measurement_has_a_command_and_refuses_what_cannot_be_measured(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([what, "--help"])
+    assert f"python -m bench {what}" in capsys.readouterr().out
+    option = "--rounds" if what == "training" else "--images"
+    with pytest.raises(SystemExit, match="2"):
+        main([what, option, "0"])
+    assert capsys.readouterr().err == f"bench: {option[2:]} must be at least 1; got 0.\n"

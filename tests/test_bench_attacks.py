@@ -14,12 +14,13 @@ from rich.console import Console
 from torch import nn
 
 from attack_peers import TINY, dark, fake_foolbox, first_pixel, linear, moved, outcome, setting, shorten
-from bench import attacks_command, peers
+from bench import attacks_command, networks, peers
 from bench.__main__ import main
 from bench.attacks import Equal, Group, RadiusRow, Row, quantile, ratios
-from bench.attacks_command import Options, bench_attacks, chosen
+from bench.attacks_command import chosen, show
 from bench.attacks_report import Report
-from bench.parts import Work, measure_group
+from bench.options import PEERS, AttackOptions
+from bench.parts import measure_group
 from bench.peers import Outcome, run_peer
 from gradreg.data import Images
 from gradreg.errors import ModelError
@@ -107,7 +108,7 @@ def test_a_foolbox_that_is_made_up(plane: nn.Module, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "foolbox", fake_foolbox())
     assert peers.version("foolbox") == "0"
     group = Group("plane", "l2", 0.2)
-    names = list(measure_group(group, setting(plane, "foolbox"), *dark(2), Work()))
+    names = list(measure_group(group, setting(plane, "foolbox"), *dark(2)))
     assert names[0] == "plane, l2, part 1 of 1: quick"
     theirs = group.minimal["foolbox C&W 2×4"]
     assert isinstance(theirs, Outcome)
@@ -129,7 +130,7 @@ def test_a_foolbox_that_is_made_up(plane: nn.Module, monkeypatch: pytest.MonkeyP
 
 def test_our_own_failures_end_the_measurement(plane: nn.Module) -> None:
     with pytest.raises(ModelError, match="train mode"):
-        list(measure_group(Group("plane", "l2", 0.2), setting(plane.train()), *dark(2), Work()))
+        list(measure_group(Group("plane", "l2", 0.2), setting(plane.train()), *dark(2)))
 
 
 def test_measured_images_are_the_last_that_all_classify(plane: nn.Module) -> None:
@@ -150,12 +151,12 @@ def nearest_mean(images: Images, *settings: float) -> nn.Module:
 
 @pytest.mark.usefixtures("_short")
 def test_the_whole_command_without_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, _ in peers.PEERS.values():
+    for module, _ in PEERS.values():
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(attacks_command, "trained", nearest_mean)
+    monkeypatch.setattr(networks, "trained", nearest_mean)
     monkeypatch.setattr(attacks_command, "OTHERS", 5)
     shown = Console(file=StringIO(), width=160)
-    report = bench_attacks(Options(images=2, threats=("l2",), lengths=TINY), None, tmp_path / "found.json", shown)
+    report = show(AttackOptions(images=2, threats="l2", lengths=TINY, json=tmp_path / "found.json"), shown)
     assert [target.met for target in report.targets()][3:6] == [None, None, None]
     assert all(row.median == pytest.approx(1, abs=0.01) for row in report.rows if row.attack == "standard")
     assert "not installed" in shown.file.getvalue()  # type: ignore[attr-defined]
@@ -169,10 +170,10 @@ def test_the_whole_command_without_peers(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--images", "0"], "images is 0"),
-        (["--threats", "l2,l3"], "no threat l3"),
-        (["--threats", ""], "no threat to measure"),
-        (["--peers", "toolbox"], "no peer toolbox"),
+        (["--images", "0"], "images must be at least 1; got 0"),
+        (["--threats", "l2,l3"], "threats must be among l2, linf; got l3"),
+        (["--threats", ""], "threats must name at least one"),
+        (["--peers", "toolbox"], "peers must be among foolbox, art, autoattack; got toolbox"),
         (["--json", "nowhere/found.json"], "no folder nowhere"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from rich.console import Console
 from torch import nn
 
 from attack_peers import TINY, dark, fake_foolbox, first_pixel, outcome, setting, shorten
-from bench import attacks_command, parts
+from bench import attacks_command
 from bench.attacks import Group
-from bench.attacks_command import Options, bench_attacks
-from bench.parts import Work, joined, measure_group
+from bench.attacks_command import show
+from bench.options import AttackOptions
+from bench.parts import joined, measure_group
 from bench.peers import Outcome
 from gradreg.cli import main
 from gradreg.errors import ConfigError
+from gradreg.ledger import Ledger
 
 
 @pytest.fixture
@@ -47,13 +50,15 @@ def test_an_interrupted_measurement_goes_on(plane: nn.Module, tmp_path: Path, mo
     monkeypatch.setitem(sys.modules, "foolbox", fake_foolbox())
     x, y = dark(5)
     x = x + torch.arange(5).view(-1, 1, 1, 1) / 100
-    once, work = Group("plane", "l2", 0.2), Work(2, tmp_path / "work")
-    list(measure_group(once, setting(plane, "foolbox"), x, y, Work(2)))
-    running = measure_group(Group("plane", "l2", 0.2), setting(plane, "foolbox"), x, y, work)
+    once = Group("plane", "l2", 0.2)
+    kept = partial(measure_group, chunk=2, work=tmp_path / "work")
+    list(measure_group(once, setting(plane, "foolbox"), x, y, chunk=2))
+    running = kept(Group("plane", "l2", 0.2), setting(plane, "foolbox"), x, y)
     seen = [name for _, name in zip(range(15), running, strict=False)]
+    running.close()
     assert seen[-1].startswith("plane, l2, part 2 of 3")
     rest = Group("plane", "l2", 0.2)
-    later = list(measure_group(rest, setting(plane, "foolbox"), x, y, work))
+    later = list(kept(rest, setting(plane, "foolbox"), x, y))
     assert later[0] == seen[-1]
     assert len(seen) - 1 + len(later) == 3 * (len(once.minimal) + len(once.fixed))
     for ours, whole in ((rest.minimal, once.minimal), (rest.fixed, once.fixed)):
@@ -67,10 +72,10 @@ def test_an_interrupted_measurement_goes_on(plane: nn.Module, tmp_path: Path, mo
     # A peer that is gone by then has its part in the folder.
     monkeypatch.setitem(sys.modules, "foolbox", None)
     again = Group("plane", "l2", 0.2)
-    assert not list(measure_group(again, setting(plane, "foolbox"), x, y, work))
+    assert not list(kept(again, setting(plane, "foolbox"), x, y))
     assert isinstance(again.minimal["foolbox DDN 4"], Outcome)
-    with pytest.raises(ConfigError, match="other networks, images or settings"):
-        list(measure_group(Group("plane", "l2", 0.2), setting(plane, "foolbox"), x[:4], y[:4], work))
+    with pytest.raises(ConfigError, match="was begun with other images"):
+        list(kept(Group("plane", "l2", 0.2), setting(plane, "foolbox"), x[:4], y[:4]))
 
 
 @pytest.mark.usefixtures("_short")
@@ -83,27 +88,37 @@ def test_two_runs_are_measured_and_resumed(tmp_path: Path, monkeypatch: pytest.M
     shutil.copytree(tmp_path / "plain", tmp_path / "penalty")
     monkeypatch.setattr(attacks_command, "OTHERS", 5)
     monkeypatch.setitem(attacks_command.RADII, "mnist5k", {"l2": 0.75})
-    runs = {"undefended": tmp_path / "plain", "regularised": tmp_path / "penalty"}
-    options = replace(Options.parsed(2, 0, 1, "l2", "", **runs, chunk=1), lengths=TINY)  # type: ignore[arg-type]
+    options = AttackOptions(
+        images=2,
+        threats="l2",
+        peers="",
+        undefended=tmp_path / "plain",
+        regularised=tmp_path / "penalty",
+        chunk=1,
+        lengths=TINY,
+        work=tmp_path / "work",
+    )
     shown = Console(file=StringIO(), width=160)
-    first = bench_attacks(options, None, None, shown, tmp_path / "work")
+    first = show(options, shown)
     assert {row.eps for row in first.radius_rows} == {0.75}
     folders = sorted(path.name for path in (tmp_path / "work").iterdir())
     assert folders == ["regularised-l2", "undefended-l2"]
-    monkeypatch.setattr(parts.Parts, "add", None)  # nothing is left to run
-    again = bench_attacks(options, None, tmp_path / "found.json", shown, tmp_path / "work")
+    monkeypatch.setattr(Ledger, "save", None)  # nothing is left to run
+    again = show(replace(options, json=tmp_path / "found.json"), shown)
     assert repr(again) == repr(first)  # nan is not equal to itself
-    assert json.loads((tmp_path / "found.json").read_text())["options"]["runs"] == [str(run) for run in runs.values()]
+    assert json.loads((tmp_path / "found.json").read_text())["options"]["runs"] == [
+        str(tmp_path / name) for name in ("plain", "penalty")
+    ]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"undefended": Path("here")}, "both --undefended and --regularised"),
-        ({"data": "cifar10"}, "not trained here"),
-        ({"chunk": 0}, "chunk is 0"),
+        ({"undefended": Path("here")}, "the other run with --regularised RUN"),
+        ({"data": "cifar10"}, "data must be mnist5k unless two runs are given"),
+        ({"chunk": 0}, "chunk must be at least 1; got 0"),
     ],
 )
 def test_mistakes_about_networks(given: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Options.parsed(1, 0, 1, "l2", "", **given)  # type: ignore[arg-type]
+        AttackOptions(**given)  # type: ignore[arg-type]

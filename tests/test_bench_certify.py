@@ -16,15 +16,16 @@ from PIL import Image
 from rich.console import Console
 from torch import Tensor, nn
 
-from bench import certify, certify_command
+from bench import certify, certify_command, networks
 from bench.__main__ import main
-from bench.certify import Cost, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
-from bench.certify_work import Work
+from bench.certify import Case, Cost, Noise, SmoothingRow, bound_rows, bounds_cost, compare_bounds, compare_smoothing
 from bench.clever import compare_clever
 from bench.digits import fresh_model
+from bench.options import CertifyOptions
 from gradreg.bounds import Regularity, estimate_regularity
 from gradreg.data import Images, load
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError
+from gradreg.ledger import Ledger
 from gradreg.runs.directory import RunDirectory
 
 
@@ -51,6 +52,10 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.flatten(1))
+
+
+def case(model: nn.Module) -> Case:
+    return Case("plane", model, 0, silent, Ledger(None, {}))
 
 
 @pytest.fixture
@@ -96,7 +101,7 @@ def test_every_method_is_compared_with_the_attack(plane: Linear, monkeypatch: py
     monkeypatch.setattr(certify, "SUITE", "quick")
     exact = torch.linspace(0.1, 0.5, 10)
     calibration = at_distances(plane, 0.1 + 0.5 * torch.rand(640))
-    rows = compare_bounds("plane", plane, "l2", calibration, at_distances(plane, exact), seed=0, stage=silent)
+    rows = compare_bounds(case(plane), "l2", calibration, at_distances(plane, exact))
     methods = ("paper", "ascent", "local", "local")
     assert [(row.method, row.bound) for row in rows] == [(method, bound) for method in methods for bound in "ωL"]
     assert all(row.distance == pytest.approx(float(exact.mean()), rel=1e-3) for row in rows)
@@ -113,7 +118,7 @@ def test_every_method_is_compared_with_the_attack(plane: Linear, monkeypatch: py
 def test_smoothing_certifies_what_the_known_radius_allows(plane: Linear) -> None:
     """The smoothed linear classifier's radius is the distance, here well below or well above the radii asked for."""
     x, y = at_distances(plane, torch.tensor([0.02, 0.7] * 5))
-    rows = compare_smoothing("plane", plane, x, y, sigma=0.25, radii=(0.1, 0.3), n=2000, seed=0, stage=silent)
+    rows = compare_smoothing(case(plane), x, y, Noise(0.25, (0.1, 0.3), 2000))
     assert [row.radii for row in rows] == [(0.1,), (0.3,), (0.0, 0.1, 0.3)]
     for row in rows:
         assert row.cohen_samples == 2100
@@ -183,22 +188,22 @@ def nearest_mean(images: Images, *settings: float) -> nn.Module:
 
 
 @pytest.fixture
-def small_command(monkeypatch: pytest.MonkeyPatch) -> certify_command.Options:
+def small_command(monkeypatch: pytest.MonkeyPatch) -> CertifyOptions:
     """The command on a model that needs no training, with as little of everything as there can be."""
     monkeypatch.setitem(sys.modules, "art", None)
     monkeypatch.setitem(sys.modules, "art.metrics", None)
-    monkeypatch.setattr(certify_command, "trained", nearest_mean)
+    monkeypatch.setattr(networks, "trained", nearest_mean)
     monkeypatch.setattr(certify_command, "THREATS", ("l2",))
     monkeypatch.setattr(certify_command, "RADII", (0.1, 0.2))
     monkeypatch.setattr(certify, "ESTIMATES", certify.ESTIMATES[2:])
     monkeypatch.setattr(certify, "RADII", 3)
     monkeypatch.setattr(certify, "SUITE", "quick")
-    return certify_command.Options(images=8, smoothing_images=2, cohen=1000, clever_samples=2, rounds=1)
+    return CertifyOptions(images=8, smoothing_images=2, cohen=1000, clever_samples=2, rounds=1)
 
 
-def test_the_whole_command(tmp_path: Path, small_command: certify_command.Options) -> None:
+def test_the_whole_command(tmp_path: Path, small_command: CertifyOptions) -> None:
     shown = Console(file=StringIO(), width=120)
-    report = certify_command.bench_certify(small_command, None, tmp_path / "found.json", shown)
+    report = certify_command.show(replace(small_command, json=tmp_path / "found.json"), shown)
     # The same model under both names, so the same figures: nothing depends on the order of the measurements.
     for rows in (report.bounds, report.smoothing):
         half = len(rows) // 2
@@ -226,18 +231,17 @@ def saved_run(folder: Path, seed: int) -> Path:
 
 
 def test_what_is_finished_is_not_measured_again(
-    tmp_path: Path, small_command: certify_command.Options, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_command: CertifyOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted and repeated, the command measures what is missing and nothing else; the figures are the same."""
     runs = saved_run(tmp_path / "plain", 1), saved_run(tmp_path / "robust", 2)
-    options = replace(small_command, undefended=runs[0], regularised=runs[1])
     work, quiet = tmp_path / "work", Console(file=StringIO())
+    options = replace(small_command, undefended=runs[0], regularised=runs[1], work=work)
     digits = load("mnist5k").train
     assert isinstance(digits, Images)
     # As quick as the digits' networks are slow.
-    monkeypatch.setattr(
-        certify_command, "load_run", lambda run: nearest_mean(digits.subset(slice(runs.index(run), 500)))
-    )
+    first = dict(zip(runs, (0, 1), strict=True))
+    monkeypatch.setattr(networks, "load", lambda run: nearest_mean(digits.subset(slice(first[run], 500))))
 
     def out_of_time(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
@@ -245,7 +249,7 @@ def test_what_is_finished_is_not_measured_again(
     with monkeypatch.context() as interrupted:
         interrupted.setattr(certify_command, "compare_smoothing", out_of_time)
         with pytest.raises(KeyboardInterrupt):
-            certify_command.bench_certify(options, None, None, quiet, work)
+            certify_command.show(options, quiet)
     estimated: list[str] = []
 
     def counted(model: nn.Module, data: object, threat: str, **given: object) -> Regularity:
@@ -254,58 +258,50 @@ def test_what_is_finished_is_not_measured_again(
 
     for module in (certify, certify_command):
         monkeypatch.setattr(module, "estimate_regularity", counted)
-    report = certify_command.bench_certify(options, None, None, quiet, work)
+    report = certify_command.show(options, quiet)
     # The first network's bounds were kept.
     assert estimated == ["probabilities", "logits", "cost"]
     estimated.clear()
-    (work / "regularised-l2-local-logits.json").unlink()
-    assert certify_command.bench_certify(options, None, None, quiet, work) == report
+    (work / "regularised-l2-local-logits.done.safetensors").unlink()
+    assert certify_command.show(options, quiet) == report
     assert estimated == ["logits"]
 
-    with pytest.raises(ConfigError, match=r"other settings \(images\)"):
-        certify_command.bench_certify(replace(options, images=7), None, None, quiet, work)
-    RunDirectory(runs[1]).save_weights("best", fresh_model(3).state_dict(), {"epoch": 2})
-    with pytest.raises(ConfigError, match=r"other settings \(weights\)"):
-        certify_command.bench_certify(options, None, None, quiet, work)
-    (work / "cost.json").write_text("{")
-    with pytest.raises(DataError, match=r"cost.json is damaged"):
-        Work(work, json.loads((work / "about.json").read_text())).rows("cost", Cost, list)
+    with pytest.raises(ConfigError, match="was begun with other images;"):
+        certify_command.show(replace(options, images=7), quiet)
+    first[runs[1]] = 2  # as if it was trained on
+    with pytest.raises(ConfigError, match="was begun with other weights of the regularised network;"):
+        certify_command.show(options, quiet)
 
 
 def test_networks_trained_by_the_command_are_kept(
-    tmp_path: Path, small_command: certify_command.Options, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, small_command: CertifyOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def train(images: Images, eps: float, epochs: int, seed: int) -> nn.Module:
         trainings.append(eps)
         return nearest_mean(images)
 
     trainings: list[float] = []
-    monkeypatch.setattr(certify_command, "trained", train)
-    monkeypatch.setattr(certify_command, "fresh_model", lambda seed: Linear(torch.zeros(10, 784), torch.zeros(10)))
+    monkeypatch.setattr(networks, "trained", train)
+    monkeypatch.setattr(networks, "fresh_model", lambda seed: Linear(torch.zeros(10, 784), torch.zeros(10)))
     quiet = Console(file=StringIO())
-    reports = [certify_command.bench_certify(small_command, None, None, quiet, tmp_path / "work") for _ in range(2)]
+    reports = [certify_command.show(replace(small_command, work=tmp_path / "work"), quiet) for _ in range(2)]
     assert reports[0] == reports[1]
     assert trainings == [0.0, 2.0]
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_work_folder_that_is_a_file_is_refused(tmp_path: Path, small_command: CertifyOptions) -> None:
     (tmp_path / "thesis.txt").write_text("all of it")
-    with pytest.raises(ConfigError, match="not of this command"):
-        Work(tmp_path, {})
-    with pytest.raises(ConfigError, match="is a file"):
-        Work(tmp_path / "thesis.txt", {})
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    with pytest.raises(ConfigError, match=r"thesis.txt cannot be written to .* choose another folder"):
+        certify_command.show(replace(small_command, work=tmp_path / "thesis.txt"), Console(file=StringIO()))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
 
 
-def test_runs_and_data_must_go_together(tmp_path: Path, small_command: certify_command.Options) -> None:
+def test_runs_and_data_must_go_together(tmp_path: Path, small_command: CertifyOptions) -> None:
     quiet = Console(file=StringIO())
     run = saved_run(tmp_path / "run", 1)
-    for options, said in (
-        (replace(small_command, undefended=run), "--regularised RUN"),
-        (replace(small_command, data="cifar10"), "trained here are for mnist5k"),
-    ):
+    for given, said in (({"undefended": run}, "--regularised RUN"), ({"data": "cifar10"}, "data must be mnist5k")):
         with pytest.raises(ConfigError, match=said):
-            certify_command.bench_certify(options, None, None, quiet)
+            replace(small_command, **given)
     for split in ("train", "val"):
         for label in range(10):
             folder = tmp_path / "colour" / split / str(label)
@@ -319,16 +315,16 @@ def test_runs_and_data_must_go_together(tmp_path: Path, small_command: certify_c
         undefended=run,
         regularised=run,
     )
-    with pytest.raises(ConfigError, match="takes no images of 3×224×224"):
-        certify_command.bench_certify(wrong, None, None, quiet)
+    with pytest.raises(ConfigError, match="cannot classify images of 3×224×224"):
+        certify_command.show(wrong, quiet)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--images", "0"], "images is 0"),
-        (["--smoothing-images", "5000"], "1 to 1000 test images"),
-        (["--epochs", "0"], "epochs is 0"),
+        (["--images", "0"], "images must be at least 1; got 0"),
+        (["--smoothing-images", "5000"], "smoothing_images must be at most 1000"),
+        (["--epochs", "0"], "epochs must be at least 1; got 0"),
         (["--json", "nowhere/found.json"], "no folder nowhere"),
     ],
 )

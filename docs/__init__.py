@@ -1,0 +1,1 @@
+"""The documents, and in `docs.make` what makes their tables and figures again; not part of the wheel."""

@@ -1,0 +1,54 @@
+"""The figures of docs: from which results each is drawn, and how."""
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from docs.make.fill import folders
+from docs.make.sweep import draw_sweep
+from gradreg.evaluation.files import FACTS, load
+from gradreg.report.figures import draw
+from gradreg.report.runs import read
+from gradreg.runs.directory import CONFIG
+from gradreg.storage import replacing
+
+
+def redraw(name: str, root: Path) -> bool:
+    """Draw one of `FIGURES` again; whether that changed its file."""
+    new, target = FIGURES[name](root), root / name
+    if target.is_file() and target.read_bytes() == new:
+        return False
+    with replacing(target) as aside:
+        aside.write_bytes(new)
+    return True
+
+
+def _of_report(figure: str, pattern: str, root: Path) -> bytes:
+    """A figure that a report on these evaluations has."""
+    return _report_figures(pattern, root)[figure]
+
+
+@cache
+def _report_figures(pattern: str, root: Path) -> Mapping[str, bytes]:
+    """All of them by name, as SVG; drawn once for the documents that show several."""
+    evaluations = [load(place) for place in folders([pattern], root, FACTS, "evaluation")]
+    with TemporaryDirectory() as folder:
+        return {file.stem: file.read_bytes() for file in draw(evaluations, Path(folder), ["svg"])}
+
+
+def _of_runs(pattern: str, root: Path) -> bytes:
+    """What each setting does in these runs."""
+    runs = [read(place) for place in folders([pattern], root, CONFIG, "run")]
+    with TemporaryDirectory() as folder:
+        return draw_sweep(runs, Path(folder) / "sweep.svg").read_bytes()
+
+
+FIGURES: Mapping[str, Callable[[Path], bytes]] = {
+    # Without N-FGSM, which would lie on top of the penalty in every step.
+    "docs/cost.svg": partial(_of_report, "cost", "results/cifar10/cifar10-[!n]*"),
+    "docs/paper-l2.svg": partial(_of_report, "figure-1-l2", "results/paper/*"),
+    "docs/paper-linf.svg": partial(_of_report, "figure-1-linf", "results/paper/*"),
+    "docs/sweep.svg": partial(_of_runs, "results/sweep/*"),
+}
+"""By path from the checkout: from the checkout to the bytes of the figure."""
