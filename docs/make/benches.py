@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
 from gradreg.norms import THREATS
-from gradreg.report.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.numbers import number, radius_name, word
+from gradreg.report.tables.cells import number, word
+from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 
 Found = Mapping[str, Any]
 _KINDS = ("distances l2", "distances linf", "radius", "equal", "targets")

@@ -7,9 +7,10 @@ from tempfile import TemporaryDirectory
 
 from docs.make.fill import folders
 from docs.make.sweep import draw_sweep
-from gradreg.evaluation.files import FACTS, load
-from gradreg.report.figures import draw
-from gradreg.report.runs import read
+from gradreg.evaluation.files import FACTS
+from gradreg.report.charts.files import draw
+from gradreg.report.tables.runs import read
+from gradreg.report.writing import compare
 from gradreg.runs.directory import CONFIG
 from gradreg.storage import replacing
 
@@ -32,9 +33,9 @@ def _of_report(figure: str, pattern: str, root: Path) -> bytes:
 @cache
 def _report_figures(pattern: str, root: Path) -> Mapping[str, bytes]:
     """All of them by name, as SVG; drawn once for the documents that show several."""
-    evaluations = [load(place) for place in folders([pattern], root, FACTS, "evaluation")]
+    comparison = compare(folders([pattern], root, FACTS, "evaluation"))
     with TemporaryDirectory() as folder:
-        return {file.stem: file.read_bytes() for file in draw(evaluations, Path(folder), ["svg"])}
+        return {file.stem: file.read_bytes() for file in draw(comparison, Path(folder), ["svg"])}
 
 
 def _of_runs(pattern: str, root: Path) -> bytes:

@@ -24,15 +24,16 @@ from docs.make import benches
 from docs.make.ordering import ordering
 from gradreg.config.fractions import fraction
 from gradreg.errors import DataError
-from gradreg.evaluation.files import FACTS, load
-from gradreg.evaluation.record import Evaluation
-from gradreg.report.contrast import contrast
-from gradreg.report.formats import rows_only
-from gradreg.report.layout import Table
-from gradreg.report.paired import pairs
-from gradreg.report.reference import reference
-from gradreg.report.runs import read, runs_table
-from gradreg.report.tables import tables
+from gradreg.evaluation.files import FACTS
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables.contrast import contrast
+from gradreg.report.tables.formats import rows_only
+from gradreg.report.tables.layout import Table
+from gradreg.report.tables.paired import pairs
+from gradreg.report.tables.reference import reference
+from gradreg.report.tables.registry import tables
+from gradreg.report.tables.runs import read, runs_table
+from gradreg.report.writing import compare
 from gradreg.runs.directory import CONFIG
 from gradreg.storage import replacing
 
@@ -79,7 +80,7 @@ def filled(text: str, root: Path) -> str:
     return _BLOCK.sub(made, text)
 
 
-def table(words: Sequence[str], found: Sequence[Evaluation]) -> Table:
+def table(words: Sequence[str], found: Comparison) -> Table:
     """The table of evaluations that a mark asks for."""
     match words:
         case ["reference", "l1" | "l2" | "linf" as threat, radius]:
@@ -117,7 +118,7 @@ def _made(words: Sequence[str], patterns: Sequence[str], root: Path) -> Table:
             return runs_table([read(place) for place in folders(patterns, root, CONFIG, "run")])
         case ["attacks", *kind]:
             return benches.attacks_table(kind, benches.read(root / " ".join(patterns)))
-    return table(words, [load(place) for place in folders(patterns, root, FACTS, "evaluation")])
+    return table(words, compare(folders(patterns, root, FACTS, "evaluation")))
 
 
 def _text(page: Path) -> str:

@@ -4,23 +4,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from gradreg.evaluation.record import Evaluation
-from gradreg.report import paper, paper_tables
-from gradreg.report.compare import with_distinct_names
-from gradreg.report.layout import Cell, Column, Row, Table
-from gradreg.report.numbers import images, word
+from gradreg.report.comparison import Comparison
+from gradreg.report.numbers import images
+from gradreg.report.tables import paper, quoted
+from gradreg.report.tables.cells import word
+from gradreg.report.tables.layout import Cell, Column, Row, Table
 
-_BUILDERS: Mapping[str, Callable[[Sequence[Evaluation]], Table]] = {
-    "table-1": paper_tables.table_1,
-    "table-2": paper_tables.table_2,
-    "table-3": paper_tables.table_3,
-    "table-5": paper_tables.table_5,
+_BUILDERS: Mapping[str, Callable[[Comparison], Table]] = {
+    "table-1": paper.table_1,
+    "table-2": paper.table_2,
+    "table-3": paper.table_3,
+    "table-5": paper.table_5,
 }
 _Values = Mapping[str, float]
 
 
-def ordering(evaluations: Sequence[Evaluation]) -> Table:
+def ordering(comparison: Comparison) -> Table:
     """A row for every column that the paper and we have figures of two models or more in, hours aside."""
-    on_cifar10 = [each for each in with_distinct_names(evaluations) if each.data.name == "cifar10"]
+    on_cifar10 = [each for each in comparison.evaluations if each.data.name == "cifar10"]
     # Of several seeds of an objective the first.
     ours = {name: each for each in reversed(on_cifar10) if (name := objective_name(each))}
     return Table(
@@ -55,18 +56,18 @@ def objective_name(evaluation: Evaluation) -> str:
 
 def _rows(ours: Mapping[str, Evaluation]) -> Iterator[Row]:
     for key, build in _BUILDERS.items():
-        made = build(list(ours.values()))
+        made = build(Comparison.of(list(ours.values())))
         measured = {each.subject.name: name for name, each in ours.items()}
         here = {measured[row.name]: row.cells for row in made.rows}
-        there = {_short(row.name): row.cells for row in paper.rows(key, "cifar10")}
+        there = {_short(row.name): row.cells for row in quoted.rows(key, "cifar10")}
         both = [name for name in there if name in here]
         for i, column in enumerate(made.columns):
-            if column.better is None or column == paper_tables.HOURS:
+            if column.better is None or column == paper.HOURS:
                 continue
             sign = 1 if column.better == "low" else -1
-            quoted, found = (_values(cells, both, i, sign) for cells in (there, here))
-            if len(quoted.keys() & found.keys()) > 1:
-                yield Row(f"{made.title.split(':')[0]}, {column.heading}", _compare(quoted, found))
+            theirs, found = (_values(cells, both, i, sign) for cells in (there, here))
+            if len(theirs.keys() & found.keys()) > 1:
+                yield Row(f"{made.title.split(':')[0]}, {column.heading}", _compare(theirs, found))
 
 
 def _values(cells: Mapping[str, tuple[Cell, ...]], names: Sequence[str], i: int, sign: int) -> dict[str, float]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradreg.errors import DataError
-from gradreg.report.canvas import COLOURS, GUIDE, in_percent, new_figure
-from gradreg.report.runs import Run, cost, middle
-from gradreg.report.settings import differences, setting, short
+from gradreg.report.charts.plot import COLOURS, GUIDE, new_figure
+from gradreg.report.tables.runs import Run, cost, middle
+from gradreg.report.tables.settings import differences, setting, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ def sweeps(runs: Sequence[Run]) -> list[Sweep]:
 
 def draw_sweep(runs: Sequence[Run], file: Path) -> Path:
     """The figure, as SVG, PNG or PDF by the file's ending."""
-    from gradreg.report.figures import draw_one
+    from gradreg.report.charts.files import draw_one
 
     return draw_one(partial(panels, runs), [file])[0]
 
@@ -63,7 +63,7 @@ def panels(runs: Sequence[Run]) -> "Figure":
         _panel(axes, sweep, runs)
     top = max(float(run.best["clean"]) for sweep in found for run in sweep.runs)
     grid[0, 0].set_ylim(0, 1.3 * top)
-    in_percent(grid[0, 0], "y")
+    grid[0, 0].yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
     figure.supylabel("accuracy, held-out images", fontsize=6.5)
     legend = "hollow: clean, filled: under the probe; number: time of training × undefended"
     figure.suptitle(legend, fontsize=6, x=0.02, ha="left")

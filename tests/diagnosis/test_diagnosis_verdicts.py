@@ -48,7 +48,7 @@ def test_a_masked_model_is_caught_with_the_right_code(name: str) -> None:
 @pytest.mark.parametrize("name", ["perceptron", "linear"])
 def test_an_honest_model_shows_no_sign(name: str, threat: str) -> None:
     eps = RADIUS if threat == "linf" else None
-    flags = diagnose(honest(name), *some_digits(), threat=threat, eps=eps)  # type: ignore[arg-type]
+    flags = diagnose(honest(name), *some_digits(), threat=threat, eps=eps)
     assert raised(flags) == {}
     assert verdict(flags).word == "no sign of masking in these tests"
 

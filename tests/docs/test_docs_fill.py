@@ -10,6 +10,7 @@ import torch
 from docs.make.fill import fill, table
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation
+from gradreg.report.comparison import Comparison
 from handmade import handmade, renamed
 
 ROOT = Path(__file__).parents[2]
@@ -98,11 +99,11 @@ def test_contrasts_are_of_the_radii_that_the_mark_names() -> None:
         return replace(made, threats={"l2": replace(examined, attacked=moved)})
 
     found = [trained("theirs", "adversarial", 0.2), trained("ours", "gradient", 0.6), trained("third", "trades", 0.6)]
-    assert [row.name for row in table(["contrast", "l2", "0", "0.5"], found).rows] == [
+    assert [row.name for row in table(["contrast", "l2", "0", "0.5"], Comparison.of(found)).rows] == [
         "ours against theirs, clean (l2)",
         "third against theirs, clean (l2)",
         "ours against theirs, l2 0.5",
         "third against theirs, l2 0.5",
     ]
     with pytest.raises(DataError, match="A radius must be"):
-        table(["contrast", "l2", "far"], found)
+        table(["contrast", "l2", "far"], Comparison.of(found))

@@ -8,7 +8,8 @@ import pytest
 from docs.make.fill import table
 from docs.make.ordering import objective_name, ordering
 from gradreg.evaluation.record import Evaluation
-from gradreg.report.layout import Row
+from gradreg.report.comparison import Comparison
+from gradreg.report.tables.layout import Row
 from handmade import handmade
 
 AT = {"name": "adversarial", "threat": "linf", "steps": 7}
@@ -35,7 +36,7 @@ def model(name: str, factor: float, data: str = "cifar10") -> Evaluation:
 
 
 def rows(*evaluations: Evaluation) -> dict[str, Row]:
-    return {row.name: row for row in ordering(evaluations).rows}
+    return {row.name: row for row in ordering(Comparison.of(evaluations)).rows}
 
 
 def texts(row: Row) -> list[str]:
@@ -104,11 +105,11 @@ def test_figures_that_are_equal_in_the_paper_make_no_pair() -> None:
 
 def test_a_mark_asks_for_it_and_models_that_the_paper_does_not_have_make_no_row() -> None:
     pair = [model("near", 1.0), model("far", 2.0)]
-    made = table(["ordering"], pair)
+    made = table(["ordering"], Comparison.of(pair))
     assert (made.key, made.of) == ("ordering", "column")
     assert made.rows
-    assert not ordering(pair[:1]).rows
-    assert not ordering([model("near", 1.0, "mnist5k"), model("far", 2.0, "mnist5k")]).rows
+    assert not ordering(Comparison.of(pair[:1])).rows
+    assert not ordering(Comparison.of([model("near", 1.0, "mnist5k"), model("far", 2.0, "mnist5k")])).rows
 
 
 def test_of_several_seeds_the_first_counts() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from docs.make.sweep import draw_sweep, panels, sweeps, tick_labels
 from gradreg.errors import ConfigError, DataError
-from gradreg.report.runs import Run
+from gradreg.report.tables.runs import Run
 
 MIDDLE = {
     "data": "cifar10",

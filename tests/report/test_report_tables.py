@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import radius_name, significant
+from gradreg.report.numbers import significant
 from gradreg.report.tables.layout import Row, Table
 from gradreg.report.tables.quoted import rows as paper_rows
 from gradreg.report.tables.registry import tables

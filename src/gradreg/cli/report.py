@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from gradreg.report.command import carry_out
+from gradreg.cli.arguments import say
+from gradreg.report.writing import compare, draw, format_of, render, write
 
 
 @dataclass(frozen=True)
@@ -27,4 +28,19 @@ class Report:
     """Show the paper's own figures beside ours, marked as quoted."""
 
     def run(self) -> None:
-        sys.exit(carry_out(self.evaluations, self.output, self.format, self.figures, self.paper, Console()))
+        output = self.output
+        if output is None and self.format in (None, "html"):
+            output = Path("report.html")
+        format = self.format or format_of(output or Path("report.html"))
+        # On stderr, so that a report on stdout can be piped.
+        aside, comparison = Console(stderr=True), compare(self.evaluations)
+        for note in comparison.notes:
+            say(aside, note)
+        text = render(comparison, format, self.paper)
+        if output is None:
+            sys.stdout.write(text)
+        else:
+            write(output, text)
+            say(aside, f"The report is in {output}.")
+        if self.figures is not None:
+            say(aside, f"{len(draw(comparison, self.figures))} figure files are in {self.figures}.")

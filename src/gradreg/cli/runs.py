@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from gradreg.report.command import compare_runs
+from gradreg.report.writing import runs_text, write
 
 
 @dataclass(frozen=True)
@@ -21,4 +21,9 @@ class Runs:
     format: Literal["md", "tex", "csv", "json"] = "md"
 
     def run(self) -> None:
-        sys.stdout.write(compare_runs(self.runs, self.format, self.output, None))
+        text = runs_text(self.runs, self.format)
+        if self.output is None:
+            sys.stdout.write(text)
+        else:
+            write(self.output, text)
+            sys.stdout.write(f"The table is in {self.output}.\n")

@@ -7,8 +7,10 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from gradreg.attacks import fmn, pgd, square
+from gradreg.attacks.fmn import fmn
+from gradreg.attacks.pgd import pgd
 from gradreg.attacks.run import Attack
+from gradreg.attacks.square import square
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.flags import Flag, graded
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import Share
-from gradreg.config.fractions import radius_name
 from gradreg.norms import THREATS
 
 

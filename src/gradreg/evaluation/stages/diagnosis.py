@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from gradreg.bounds import Bound
-from gradreg.diagnosis import diagnose
+from gradreg.diagnosis.diagnose import diagnose
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.stages.attacks import KEPT, Attacks
 from gradreg.evaluation.stages.bounds import Bounds, bound_again

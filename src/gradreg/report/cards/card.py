@@ -8,8 +8,8 @@ from gradreg.config import tables, toml
 from gradreg.diagnosis.flags import verdict
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.norms import THREATS
-from gradreg.report.cards.figures import Remarks, figures, percent
 from gradreg.objectives.base import describe
+from gradreg.report.cards.figures import Remarks, figures, percent
 from gradreg.report.numbers import interval, significant
 from gradreg.report.page import provenance
 from gradreg.runs.settings import Config

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.config.fractions import radius_name
 from gradreg.report.numbers import ball, clean_errors
 from gradreg.report.numbers import share as counted
 

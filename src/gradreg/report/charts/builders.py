@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import mean
 
+from gradreg.config.fractions import radius_name
 from gradreg.norms import THREATS
 from gradreg.report.charts import description as axes
 from gradreg.report.charts.description import Axis, Chart, Key, Look, Series
 from gradreg.report.charts.measures import Curve, Gap, Histogram, Point, points, thinned
 from gradreg.report.comparison import Comparison
-from gradreg.config.fractions import radius_name
 from gradreg.report.numbers import ball, percent, significant
 from gradreg.report.tables.findings import wins
 

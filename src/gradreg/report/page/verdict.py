@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
 from gradreg.evaluation.record import Evaluation, Examined
 from gradreg.evaluation.shares import Share
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
-from gradreg.config.fractions import radius_name
 from gradreg.report.numbers import ball, distance_name, interval, listed, percent
 from gradreg.report.tables.cells import clean_error, mean, number
 from gradreg.report.tables.layout import Cell

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Confirmed, Examined
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
-from gradreg.config.fractions import radius_name
 from gradreg.report.numbers import images
 from gradreg.report.tables.cells import count, number, share
 from gradreg.report.tables.layout import Cell, Column, Row, Table

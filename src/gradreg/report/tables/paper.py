@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import torch
 
+from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Bounded, Evaluation, Smoothed
 from gradreg.report.comparison import Comparison
-from gradreg.config.fractions import radius_name
 from gradreg.report.numbers import images
 from gradreg.report.tables.cells import clean_error, mean, number, share
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
