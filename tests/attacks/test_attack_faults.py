@@ -59,7 +59,7 @@ def test_train_mode_is_refused_and_left_alone() -> None:
         (
             {"attacks": "strong"},
             ConfigError,
-            r"a suite \(standard, paper, quick\) or a list of attacks .*; got 'strong'",
+            r"a suite \(standard, paper, quick\) or a list .*; got 'strong'",
         ),
         ({"attacks": ["fmn", "magic"]}, ConfigError, r"a list of attacks \(deepfool, .*; got magic"),
         ({"attacks": []}, ConfigError, r"attacks must be .*; got \[\]"),
@@ -241,13 +241,9 @@ def _published(model: nn.Module, x: Tensor, y: Tensor, inner: int) -> tuple[Tens
     return best, forwards + 15 * inner
 
 
-@pytest.mark.parametrize(
-    "first", ["gradreg.attacks.fmn", "gradreg.attacks.suite", "gradreg.diagnosis.contests", "gradreg"]
-)
+@pytest.mark.parametrize("first", ["attacks.fmn", "attacks.suite", "diagnosis.contests"])
 def test_an_attack_is_the_function_and_not_its_module_whatever_was_imported(first: str) -> None:
-    code = (
-        f"import {first}, gradreg.attacks; print(*(repr(getattr(gradreg.attacks, n)) for n in gradreg.attacks.__all__))"
-    )
+    code = f"import gradreg.{first}\nfrom gradreg import attacks\nprint(*(getattr(attacks, n) for n in dir(attacks)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "<attack fmn(" in done.stdout
     assert "<module" not in done.stdout

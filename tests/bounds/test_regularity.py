@@ -220,7 +220,7 @@ def test_estimation_images_are_not_the_evaluated_ones(relu_net: nn.Module, image
     local.save(tmp_path / "local.safetensors")
     again = Regularity.load(tmp_path / "local.safetensors")
     assert_close(bounds(relu_net, images, labels, again).omega, bounds(relu_net, images, labels, local).omega)
-    with pytest.raises(DataError, match="in their order, and no others"):
+    with pytest.raises(DataError, match="only for the images it was estimated on, in their order"):
         bounds(relu_net, images.flip(0), labels, local)
 
 
@@ -270,21 +270,21 @@ def test_bad_input_is_refused_in_one_sentence(linear: nn.Module, images: Tensor)
         estimate_regularity(linear, (images, labels))
     with pytest.raises(DataError, match="only 2 of the model's 4 labels"):
         estimate_regularity(linear, (images, labels % 2), block_size=3)
-    with pytest.raises(ConfigError, match="method is 'guess'"):
+    with pytest.raises(ConfigError, match=r"method must be .* got 'guess'"):
         estimate_regularity(linear, (images, labels), method="guess")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="scores is 'odds'"):
+    with pytest.raises(ConfigError, match=r"scores must be .* got 'odds'"):
         estimate_regularity(linear, (images, labels), scores="odds")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="ascending order"):
         estimate_regularity(linear, (images, labels), eps=[0.2, 0.1])
-    with pytest.raises(ConfigError, match="at least 1"):
+    with pytest.raises(ConfigError, match=r"at least 1, .* steps=0"):
         estimate_regularity(linear, (images, labels), steps=0)
-    with pytest.raises(ConfigError, match=r"slack is -0\.1"):
+    with pytest.raises(ConfigError, match=r"slack must be .* got -0\.1"):
         estimate_regularity(linear, (images, labels), method="local", slack=-0.1)
-    with pytest.raises(ConfigError, match="batch_size is 0"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1; got 0"):
         estimate_regularity(linear, (images, labels), block_size=3, batch_size=0)
     with pytest.raises(DataError, match="holds no images"):
         estimate_regularity(linear, [])
-    with pytest.raises(DataError, match="gave a Tensor"):
+    with pytest.raises(DataError, match="got a Tensor"):
         estimate_regularity(linear, [images])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match="no threat 'l3'"):
+    with pytest.raises(ConfigError, match="'l3'"):
         estimate_regularity(linear, (images, labels), "l3")  # type: ignore[arg-type]

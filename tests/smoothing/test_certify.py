@@ -134,7 +134,7 @@ def test_results_depend_on_neither_batch_size_nor_order_nor_shards(
     assert not torch.equal(run(images, seed=1).samples, one.samples) or method == "cohen"
     with pytest.raises(DataError, match="missing or twice"):
         merge(parts[:2])
-    with pytest.raises(DataError, match="not of the same images"):
+    with pytest.raises(DataError, match="of the same images"):
         merge([parts[0], run(images.flip(0), shard=(0, 3))])
     with pytest.raises(ConfigError, match="nothing to merge"):
         merge([])
@@ -216,27 +216,27 @@ def test_accuracy_average_radius_and_sweep(half: Half) -> None:
     assert not both.accuracies[0][0].best_over_sigma
     for column, row in enumerate(both.best):
         assert row.accuracy == max(one[column].accuracy for one in both.accuracies)
-    with pytest.raises(ConfigError, match="no σ to try"):
+    with pytest.raises(ConfigError, match="at least one σ"):
         sweep(half, images, y, sigmas=[], radii=[0.1])
-    with pytest.raises(DataError, match="There are 2 labels"):
+    with pytest.raises(DataError, match="got 2 labels"):
         certified_accuracy(found, y[:2], [0.1])
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "sigma": ({"sigma": 0.0}, "sigma is 0.0, but it is a number above 0"),
-    "nan": ({"sigma": float("nan")}, "sigma is nan"),
-    "alpha": ({"alpha": 0.0}, "alpha is 0.0"),
-    "alpha 1": ({"alpha": 1.0}, "alpha is 1.0, but the probability of a wrong certificate"),
-    "n0": ({"n": 50, "n0": 100}, "n is 50 and n0 100"),
-    "radii": ({"radii": [0.5, 0.25]}, "radii are .*ascending order"),
-    "no radii": ({"radii": []}, "radii are .*one or more"),
+    "sigma": ({"sigma": 0.0}, r"sigma must be a finite number above 0 .* got 0\.0"),
+    "nan": ({"sigma": float("nan")}, "sigma must be .* got nan"),
+    "alpha": ({"alpha": 0.0}, r"alpha must be .* got 0\.0"),
+    "alpha 1": ({"alpha": 1.0}, r"alpha, the probability of a wrong certificate, .* got 1\.0"),
+    "n0": ({"n": 50, "n0": 100}, "got n0=100, n=50"),
+    "radii": ({"radii": [0.5, 0.25]}, "radii must be .*ascending order"),
+    "no radii": ({"radii": []}, "radii must be one or more"),
     "too few": ({"n": 9, "n0": 5}, "n = 9 samples cannot certify"),
     "too few for Cohen": ({"n": 9, "n0": 5, "method": "cohen"}, "n = 9 samples cannot certify"),
     "too far": ({"radii": [5.0]}, "cannot certify any of the radii"),
-    "method": ({"method": "guess"}, "method is 'guess'"),
-    "topk": ({"topk": 2}, "topk is 2, but among 2 classes"),
-    "batch": ({"batch_size": 0}, "batch_size is 0"),
-    "shard": ({"shard": (3, 3)}, "shard is .3, 3."),
+    "method": ({"method": "guess"}, "method must be .* got 'guess'"),
+    "topk": ({"topk": 2}, "topk must lie between 1 and 1 for 2 classes; got 2"),
+    "batch": ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
+    "shard": ({"shard": (3, 3)}, "shard must be .* got .3, 3."),
 }
 
 
@@ -250,11 +250,11 @@ def test_bad_options_are_refused_in_one_sentence(half: Half, images: Tensor, nam
 def test_bad_images_labels_and_models_are_refused(half: Half, images: Tensor) -> None:
     with pytest.raises(DataError, match="outside the box"):
         certify(half, images + 1, sigma=SIGMA)
-    with pytest.raises(DataError, match="batch of float images"):
+    with pytest.raises(DataError, match="float"):
         certify(half, images[:0], sigma=SIGMA)
-    with pytest.raises(DataError, match="labels are 3"):
+    with pytest.raises(DataError, match="labels must be 24 integers, one per image; got 3"):
         certify(half, images, sigma=SIGMA, labels=torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(DataError, match="Labels run from 7 to 7"):
+    with pytest.raises(DataError, match=r"[Ll]abels .*7 to 7"):
         certify(half, images, sigma=SIGMA, labels=torch.full((24,), 7))
     half.train()
     with pytest.raises(ModelError, match="train mode"):

@@ -11,7 +11,7 @@ from scipy.stats import binom, binomtest, norm
 from gradreg.smoothing import clopper_pearson, clopper_pearson_lower
 from gradreg.smoothing.intervals import certified_radius, required_probability
 from gradreg.smoothing.rules import cohen, sequential
-from gradreg.smoothing.sequential import look_sizes, make_plan
+from gradreg.smoothing.sequential import _look_sizes, make_plan
 
 Floats = NDArray[np.float64]
 
@@ -74,10 +74,10 @@ def test_boundaries_rise_with_the_radius() -> None:
 
 
 def test_looks_are_geometric_and_end_at_n() -> None:
-    looks = look_sizes(100_000)
+    looks = _look_sizes(100_000)
     assert (len(looks), looks[0], looks[-1]) == (24, 32, 100_000)
-    assert look_sizes(20) == (20,)
-    assert look_sizes(40)[-1] == 40
+    assert _look_sizes(20) == (20,)
+    assert _look_sizes(40)[-1] == 40
 
 
 @pytest.mark.parametrize("true_radius", [0.0, 0.12, 0.25, 0.4])

@@ -41,7 +41,7 @@ class Surroundings:
         return cls(classifier, loss, threat, x, y, value, gradient, clip)
 
     def fill(self, v: Tensor, radius: float) -> Tensor:
-        """`v` in ball and box and as long as the ball allows: what the box cuts off is made up for elsewhere."""
+        """`v` in the ball and the box, scaled up to the radius: other pixels make up for what the box cuts off."""
         v = self.inside(self.threat.project(v, radius))
         for _ in range(3 if self.clip else 0):
             length = self.threat.norm(v)
@@ -49,7 +49,7 @@ class Surroundings:
         return v
 
     def inside(self, v: Tensor) -> Tensor:
-        """The perturbation that keeps its images in the pixel box, as attacks do; it is not longer than `v`."""
+        """`v` clipped so that the images stay in the pixel box, as in attacks; its norm does not grow."""
         return (self.x + v).clamp(*self.classifier.box) - self.x if self.clip else v
 
     def error(self, v: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class Surroundings:
 
 
 def random_directions(around: Surroundings, keys: list[int], seed: int, purpose: str) -> Tensor:
-    """A point of the unit ball for each image, from the image's own stream."""
+    """A point of the unit ball per image, from the image's own stream."""
     x, threat = around.x, around.threat
     draws = [threat.sample(x[row : row + 1].cpu(), 1.0, generator(purpose, seed, key)) for row, key in enumerate(keys)]
     return torch.cat(draws).to(x.device)

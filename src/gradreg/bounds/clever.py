@@ -31,7 +31,7 @@ class Clever:
     """min(margin/L, radius); 0 where the image is misclassified."""
     lipschitz: Tensor
     fallback: Tensor
-    """The maxima have no finite end point (ξ ≥ 0) or do not vary: the largest one stands in."""
+    """Where the maxima have no finite end point (ξ ≥ 0) or do not vary: the largest one is used instead."""
     radius: float
 
     kind = "heuristic"
@@ -49,17 +49,17 @@ def clever(
     batch_size: int = 512,
     seed: int = 0,
 ) -> Clever:
-    """The untargeted score of each image from `blocks` maxima over `samples` fresh points each.
+    """The untargeted score per image from `blocks` maxima over `samples` fresh points each.
 
     The margin to the nearest rival is differentiated at once, not class by class, so it costs blocks × samples
-    gradients an image; images share batches. The fit is by L-moments.
+    gradients per image; images share batches. The fit is by L-moments.
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
     radius = geometry.reach if radius is None else radius
     if not radius > 0 or blocks < 3 or samples < 1:
         raise ConfigError(
-            f"radius is {radius}, blocks {blocks} and samples {samples}, but they need radius > 0, at least 3 blocks "
-            "and 1 sample."
+            f"clever needs radius > 0, at least 3 blocks and at least 1 sample; got radius={radius}, blocks={blocks}, "
+            f"samples={samples}."
         )
     check(classifier, x, y)
     keys = image_keys(x).tolist()
@@ -93,7 +93,7 @@ def clever(
 
 
 def _end_points(maxima: Tensor) -> tuple[Tensor, Tensor]:
-    """μ − σ/ξ where ξ < 0, at least the largest maximum; and where that one had to stand in."""
+    """μ − σ/ξ where ξ < 0, at least the largest maximum; and where the largest maximum is used instead."""
     rows = maxima.cpu().numpy()
     largest, spread = rows.max(1), np.ptp(rows, 1)
     varies = spread > 1e-12 * np.abs(largest)

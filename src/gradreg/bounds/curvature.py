@@ -30,7 +30,7 @@ _KINKED = (
 
 @dataclass(frozen=True)
 class Curvature:
-    """Of each image: the largest eigenvalue of the soft margin's input Hessian, the soft margin and ‖∇ℓ‖₂."""
+    """Per image: the largest eigenvalue of the soft margin's input Hessian, the soft margin and ‖∇ℓ‖₂."""
 
     eigenvalue: Tensor
     residual: Tensor
@@ -42,7 +42,7 @@ class Curvature:
     kind = "heuristic"
 
     def bound(self, largest: float | Tensor | None = None) -> Tensor:
-        """Radius of each image for the curvature C = `largest`, as of calibration images; None: each image its own."""
+        """Radius per image for the curvature C = `largest`, as of calibration images; None: each image's own."""
         own = self.eigenvalue + self.residual
         C = own if largest is None else torch.as_tensor(largest, dtype=own.dtype, device=own.device).expand_as(own)
         return curvature_radius((-self.margin).clamp(min=0), self.grad_norm, C)
@@ -70,7 +70,7 @@ def curvature(
     batch_size: int = 64,
     seed: int = 0,
 ) -> Curvature:
-    """The largest input-Hessian eigenvalue of each image, by Lanczos with exact Hessian-vector products."""
+    """The largest input-Hessian eigenvalue per image, by Lanczos with exact Hessian-vector products."""
     classifier = Classifier.of(model)
     _refuse_kinks(classifier)
     check(classifier, x, y)
@@ -90,7 +90,7 @@ def curvature(
 def _second_order(
     classifier: Classifier, x: Tensor, y: Tensor, sharpness: float
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Soft margins on probabilities, their gradients, and the product of their Hessians with a vector an image."""
+    """Soft margins on probabilities, their gradients, and the product of their Hessians with one vector per image."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         logits = classifier(leaf)

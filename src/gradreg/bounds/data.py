@@ -1,4 +1,4 @@
-"""Images for an examination, from whatever holds them, and the loss that the bounds are about."""
+"""Images from tensors or loaders, and the loss that the bounds are about."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -19,7 +19,7 @@ Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 def margin_loss(scores: Scores, topk: int) -> Criterion:
     """The modified Carlini-Wagner loss of §2.2: on probabilities as in the paper, or on logits."""
     if scores not in ("probabilities", "logits"):
-        raise ConfigError(f"scores is {scores!r}, but the margin is one of 'probabilities' or 'logits'.")
+        raise ConfigError(f"scores must be 'probabilities' or 'logits'; got {scores!r}.")
     return cast(Criterion, partial(probability_margin if scores == "probabilities" else margin, topk=topk))
 
 
@@ -34,9 +34,7 @@ def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
         if not (
             isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
         ):
-            raise DataError(
-                f"The data gave a {type(batch).__name__}, but pairs (images, labels) of tensors are needed."
-            )
+            raise DataError(f"The data must give pairs (images, labels) of tensors; got a {type(batch).__name__}.")
         images.append(cast(Tensor, batch[0]))
         labels.append(cast(Tensor, batch[1]))
         held += len(images[-1])
@@ -48,9 +46,9 @@ def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
 
 
 def check(classifier: Classifier, x: Tensor, y: Tensor) -> int:
-    """Refuse bad images, labels or models at the price of a few images, not of all; the number of classes is returned.
+    """Refuse bad images, labels or models at the cost of a few images; returns the number of classes.
 
-    Those with the lowest and highest pixel and label stand for the others.
+    The images with the lowest and highest pixel and label stand for the others.
     """
     if x.ndim < 2 or len(x) == 0 or y.shape != (len(x),):
         return classifier.check(x, y).shape[1]
@@ -63,7 +61,7 @@ def check(classifier: Classifier, x: Tensor, y: Tensor) -> int:
 def batches(images: int, size: int) -> Iterator[slice]:
     """The parts of that many images, `size` at a time."""
     if size < 1:
-        raise ConfigError(f"batch_size is {size}, but it is at least 1.")
+        raise ConfigError(f"batch_size must be at least 1; got {size}.")
     return (slice(start, start + size) for start in range(0, images, size))
 
 

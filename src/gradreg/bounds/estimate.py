@@ -26,8 +26,8 @@ from gradreg.penalty.passes import Criterion, Model
 
 Method = Literal["paper", "ascent", "local"]
 
-# Radii that matter for images of this size in the usual units; CLEVER's largest ones (Weng et al. 2018).
-GRID = 40
+# Radii of the default grid.
+_GRID = 40
 
 
 def estimate_regularity(
@@ -78,8 +78,8 @@ def estimate_regularity(
         labels = len(set(y.tolist()))
         if labels <= 2 < classes:
             raise DataError(
-                f"The calibration images have only {labels} of the model's {classes} labels and do not stand "
-                "for the data: shuffle the loader."
+                f"The calibration images have only {labels} of the model's {classes} labels, so they do not represent "
+                "the data: shuffle the loader."
             )
         block_maxima(np.zeros(len(x)), block_size)  # refuses too few images before the work is done
     gradient = _gradient_norms(classifier, loss, geometry, x, y, batch_size)
@@ -108,7 +108,7 @@ def estimate_regularity(
 
 @dataclass(frozen=True)
 class _Search:
-    """How to look around images."""
+    """How to search around images."""
 
     method: Method
     samples: int
@@ -121,14 +121,20 @@ class _Search:
 
     def __post_init__(self) -> None:
         if self.method not in ("paper", "ascent", "local"):
-            raise ConfigError(f"method is {self.method!r}, but it is 'paper', 'ascent' or 'local'.")
+            raise ConfigError(f"method must be 'paper', 'ascent' or 'local'; got {self.method!r}.")
         if min(self.samples, self.steps, self.restarts) < 1 or min(self.rivals, self.lipschitz_steps) < 0:
-            raise ConfigError("samples, steps and restarts are at least 1, rivals and lipschitz_steps at least 0.")
+            raise ConfigError(
+                "samples, steps and restarts must be at least 1, rivals and lipschitz_steps at least 0; got "
+                f"samples={self.samples}, steps={self.steps}, restarts={self.restarts}, rivals={self.rivals}, "
+                f"lipschitz_steps={self.lipschitz_steps}."
+            )
         if not 0 <= self.slack < float("inf"):
-            raise ConfigError(f"slack is {self.slack}, but it is a share ≥ 0 by which the search goes farther than ε.")
+            raise ConfigError(
+                f"slack must be a finite fraction ≥ 0; got {self.slack}. The search goes up to (1 + slack)ε."
+            )
 
     def run(self, around: Surroundings, radii: Tensor, keys: list[int]) -> tuple[Tensor, Tensor]:
-        """Of each image, the largest first-order error within each radius and the largest ‖∇ℓ‖_*."""
+        """Per image, the largest first-order error within each radius and the largest ‖∇ℓ‖_*."""
         if self.method == "paper":
             return self._draw(around, radii, keys), around.threat.dual_norm(around.gradient)
         if self.method == "local":
@@ -150,7 +156,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Common:
-    """What every regularity records of its making."""
+    """What every regularity records about its estimation."""
 
     threat: ThreatName
     method: Method
@@ -174,7 +180,7 @@ class _Fitting:
     seed: int
 
     def fit(self, values: Tensor) -> ExtremeValue:
-        """The quantile of block maxima of one value an image, at least the largest of all of them."""
+        """The quantile of block maxima of one value per image, at least the largest of all values."""
         numbers = values.double().numpy()
         found = extreme_value(
             block_maxima(numbers, self.block_size), self.block_size, p=self.p, method=self.method, seed=self.seed
@@ -233,8 +239,8 @@ def _refuse(wrong: Tensor, what: str) -> None:
 
 def _grid(eps: Iterable[float] | None, geometry: Threat) -> Tensor:
     if eps is None:
-        return torch.linspace(0, geometry.reach, GRID + 1, dtype=torch.float64)[1:]
+        return torch.linspace(0, geometry.reach, _GRID + 1, dtype=torch.float64)[1:]
     radii = _double([float(radius) for radius in eps])
     if len(radii) == 0 or float(radii[0]) <= 0 or not bool((radii.diff() > 0).all()):
-        raise ConfigError(f"eps is {radii.tolist()}, but radii are numbers above 0 in ascending order.")
+        raise ConfigError(f"eps must be radii > 0 in ascending order; got {radii.tolist()}.")
     return radii

@@ -1,4 +1,4 @@
-"""How large can it get? The generalized extreme value distribution (GEV) of block maxima, and its upper quantile.
+"""The generalized extreme value distribution (GEV) of block maxima, and its upper quantile.
 
 P(M ≤ z) = exp(−(1 + ξ(z − μ)/σ)^(−1/ξ)), with the textbooks' sign of ξ: ξ > 0 is the heavy tail. scipy's
 `genextreme` has c = −ξ. The paper takes the quantile that a block's maximum exceeds with probability p = 0.001 (§2.2).
@@ -17,7 +17,7 @@ from gradreg.errors import ConfigError
 Floats = NDArray[np.float64]
 FitMethod = Literal["lmoments", "mle"]
 
-MIN_BLOCKS = 20
+_MIN_BLOCKS = 20
 _STEEP = 0.5  # beyond it a quantile rests on the shape more than on the data
 _SPREAD = 1e-12  # of the largest entry; a smaller spread is rounding
 _EULER = 0.5772156649015329
@@ -68,15 +68,15 @@ def extreme_value(
     """The value that the maximum of a block exceeds with probability p; never below the largest one seen."""
     if not 0 < p < 1:
         raise ConfigError(
-            f"p is {p}, but the probability of exceeding the estimate lies between 0 and 1; 0.001 is usual."
+            f"p, the probability of exceeding the estimate, must lie between 0 and 1 (0.001 is usual); got {p}."
         )
     if method not in ("lmoments", "mle"):
-        raise ConfigError(f"The GEV fit is {method!r}, but it is 'lmoments' or 'mle'.")
+        raise ConfigError(f"The GEV fit must be 'lmoments' or 'mle'; got {method!r}.")
     maxima = np.asarray(maxima, dtype=np.float64)
     if maxima.ndim != 1 or len(maxima) < 3:
-        raise BoundsError(f"A GEV has three parameters and there are {maxima.size} block maxima: use more blocks.")
+        raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {maxima.size}. Use more blocks.")
     largest, spread = float(maxima.max()), float(np.ptp(maxima)) if np.isfinite(maxima).all() else np.inf
-    flags = ["few-distinct"] if len(np.unique(maxima)) < MIN_BLOCKS else []
+    flags = ["few-distinct"] if len(np.unique(maxima)) < _MIN_BLOCKS else []
 
     def answer(value: float, upper: float, shape: float, *more: str) -> ExtremeValue:
         return ExtremeValue(value, upper, shape, largest, p, block_size, len(maxima), method, (*flags, *more))
@@ -128,10 +128,10 @@ def block_maxima(values: Floats, block_size: int) -> Floats:
     """Maxima over consecutive blocks of the last axis; what does not fill a block is left out."""
     images = values.shape[-1]
     blocks = images // block_size if block_size > 0 else 0
-    if blocks < MIN_BLOCKS:
+    if blocks < _MIN_BLOCKS:
         raise BoundsError(
             f"{images} images make {blocks} blocks of {block_size}, too few for an extreme value fit: pass at least "
-            f"{MIN_BLOCKS * max(block_size, 1)} images, or block_size={max(images // MIN_BLOCKS, 1)}."
+            f"{_MIN_BLOCKS * max(block_size, 1)} images, or block_size={max(images // _MIN_BLOCKS, 1)}."
         )
     used = values[..., : blocks * block_size]
     maxima: Floats = used.reshape(*values.shape[:-1], blocks, block_size).max(axis=-1)

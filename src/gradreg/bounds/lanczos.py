@@ -33,9 +33,7 @@ def largest_eigenvalue(
     meets the leading eigenspace, as a random one does. Without reorthogonalisation eigenvalues come back as ghosts.
     """
     if steps < 1 or not tolerance > 0:
-        raise ConfigError(
-            f"steps is {steps} and tolerance {tolerance}, but at least one step and a tolerance > 0 are due."
-        )
+        raise ConfigError(f"steps must be at least 1 and tolerance above 0; got steps={steps}, tolerance={tolerance}.")
     matrices, size = start.shape
     steps = min(steps, size)
     basis = start.new_zeros(matrices, steps, size)

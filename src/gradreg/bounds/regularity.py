@@ -1,6 +1,6 @@
-"""What the bounds need to know of a model: its Lipschitz constant L and its modulus of continuity ω(ε), §2.2.
+"""What the bounds need to know about a model: its Lipschitz constant L and its modulus of continuity ω(ε), §2.2.
 
-Both are suprema over all images and can only be estimated. `Regularity` carries the estimate with how it was made.
+Both are suprema over all images and can only be estimated. `Regularity` holds the estimate and how it was made.
 """
 
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, ThreatName
 from gradreg.storage import Facts, read, write
 
-RegularityMethod = Literal["paper", "ascent", "local", "given"]
+_Method = Literal["paper", "ascent", "local", "given"]
 
 _TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper")
 
@@ -32,13 +32,13 @@ class Regularity:
     """
 
     threat: ThreatName
-    method: RegularityMethod
+    method: _Method
     lipschitz: Tensor
-    """L: a number, or one an image."""
+    """L: one number, or one per image."""
     eps: Tensor
     """Radii ε₁ < … < ε_G; ω(0) = 0 goes without saying."""
     omega: Tensor
-    """ω(ε₁) ≤ … ≤ ω(ε_G), or a row of them an image."""
+    """ω(ε₁) ≤ … ≤ ω(ε_G), or one such row per image."""
     scores: Scores = "probabilities"
     topk: int = 1
     p: float = 0.0
@@ -55,19 +55,22 @@ class Regularity:
     omega_upper: Tensor = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
-        if self.threat not in THREATS or self.method not in get_args(RegularityMethod):
-            raise ConfigError(f"A regularity has no threat {self.threat!r} or no method {self.method!r}.")
+        if self.threat not in THREATS or self.method not in get_args(_Method):
+            raise ConfigError(
+                f"A regularity's threat must be one of {', '.join(THREATS)} and its method one of "
+                f"{', '.join(get_args(_Method))}; got {self.threat!r} and {self.method!r}."
+            )
         eps, omega = self.eps, self.omega
         if eps.ndim != 1 or len(eps) == 0 or not bool((eps > 0).all()) or not bool((eps.diff() > 0).all()):
-            raise ConfigError(f"The radii of ω are {eps.tolist()}, but they are ascending numbers above 0.")
+            raise ConfigError(f"The radii of ω must be above 0 in ascending order; got {eps.tolist()}.")
         if omega.shape[-1] != len(eps) or omega.shape[:-1] != self.lipschitz.shape:
             raise ConfigError(
-                f"ω has shape {tuple(omega.shape)} for {len(eps)} radii and L of shape {tuple(self.lipschitz.shape)}."
+                f"ω must have shape {(*self.lipschitz.shape, len(eps))}, by L and the radii; got {tuple(omega.shape)}."
             )
         if not bool((omega.diff(dim=-1) >= 0).all()) or not bool((omega >= 0).all()):
-            raise ConfigError("ω falls or is negative somewhere, but a supremum over growing balls cannot.")
+            raise ConfigError("ω must be ≥ 0 and must not fall with the radius, like any supremum over growing balls.")
         if not bool((self.lipschitz > 0).all()):
-            raise ConfigError("L is not positive: a loss that nothing changes has no margin to bound.")
+            raise ConfigError("L must be positive: a constant loss has no margin to bound.")
 
     @property
     def per_image(self) -> bool:

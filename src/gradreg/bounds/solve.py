@@ -19,15 +19,15 @@ from gradreg.norms import ThreatName
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.passes import Model
 
-Envelope = Literal["step", "linear"]
+_Envelope = Literal["step", "linear"]
 
-# Data sets have a few images twice; more than this share is the same set used twice.
+# Data sets contain a few duplicates; beyond this fraction the same set was used twice.
 _SHARED = 0.01
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Radii that should hold no adversarial image, one of either kind an image; 0 where it is misclassified."""
+    """Radii that should contain no adversarial image, one of each kind per image; 0 for misclassified images."""
 
     lipschitz: Tensor
     """L-bound: max(ℓ₀ − ℓ(x), 0)/L."""
@@ -38,7 +38,7 @@ class Bound:
     margin: Tensor
     grad_norm: Tensor
     zero_gradient: Tensor
-    """∇ℓ(x) is exactly zero: the first-order term says nothing of this image."""
+    """∇ℓ(x) is exactly zero: the first-order term says nothing about this image."""
     threat: ThreatName
     method: str
     flags: tuple[str, ...]
@@ -71,16 +71,16 @@ def bounds(
     y: Tensor,
     regularity: Regularity,
     *,
-    envelope: Envelope = "step",
+    envelope: _Envelope = "step",
     batch_size: int = 256,
 ) -> Bound:
-    """Both bounds of each image, by one forward and one backward of it.
+    """Both bounds of each image, from one forward and one backward.
 
     Between the radii of its grid ω is taken as at the next one: `envelope="step"`, never too small. "linear"
     interpolates, which is closer, and too small where ω is concave.
     """
     if envelope not in ("step", "linear"):
-        raise ConfigError(f"envelope is {envelope!r}, but it is 'step' or 'linear'.")
+        raise ConfigError(f"envelope must be 'step' or 'linear'; got {envelope!r}.")
     classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
     check(classifier, x, y)
     flags = (*regularity.flags, *_compare_images(x, regularity))
@@ -92,7 +92,9 @@ def bounds(
         norms.append(geometry.dual_norm(gradient))
     margin, grad_norm = torch.cat(values), torch.cat(norms)
     if not bool(grad_norm.isfinite().all()):
-        raise BoundsError(f"{int((~grad_norm.isfinite()).sum())} images have a gradient that is not finite.")
+        raise BoundsError(
+            f"{int((~grad_norm.isfinite()).sum())} images have a gradient that is not finite: run `gradreg diagnose`."
+        )
 
     gap = (-margin).clamp(min=0)
     lipschitz, eps, omega = (
@@ -117,7 +119,7 @@ def bounds(
 
 
 def largest_radius(
-    gap: Tensor, grad_norm: Tensor, eps: Tensor, omega: Tensor, envelope: Envelope = "step"
+    gap: Tensor, grad_norm: Tensor, eps: Tensor, omega: Tensor, envelope: _Envelope = "step"
 ) -> tuple[Tensor, Tensor]:
     """The largest ε with h(ε) = gap − ω(ε) − ε‖∇ℓ‖_* ≥ 0, and whether it is censored at the end of the grid.
 
@@ -148,7 +150,7 @@ def _compare_images(x: Tensor, regularity: Regularity) -> tuple[str, ...]:
     if regularity.per_image:
         if not torch.equal(keys, regularity.keys):
             raise DataError(
-                "A local regularity holds for the images it was estimated on, in their order, and no others."
+                "A local regularity is valid only for the images it was estimated on, in their order: pass those."
             )
         return ()
     shared = torch.isin(keys, regularity.keys)

@@ -1,4 +1,4 @@
-"""Radii that are proved: linear relaxations of the network (CROWN, IBP) by auto_LiRPA, where it is installed.
+"""Sound radii: linear relaxations of the network (CROWN, IBP) by auto_LiRPA, where it is installed.
 
 These are the only sound bounds here. They are small, and hold by proof up to floating point: another column.
 """
@@ -17,7 +17,7 @@ from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
 
-Relaxation = Literal["CROWN", "CROWN-IBP", "IBP"]
+_Relaxation = Literal["CROWN", "CROWN-IBP", "IBP"]
 
 
 def sound_radius(
@@ -26,7 +26,7 @@ def sound_radius(
     y: Tensor,
     *,
     threat: ThreatName | Threat = "l2",
-    method: Relaxation = "CROWN",
+    method: _Relaxation = "CROWN",
     largest: float = 1.0,
     halvings: int = 10,
 ) -> Tensor:
@@ -37,9 +37,9 @@ def sound_radius(
     traced as a copy and stays as it was.
     """
     if method not in ("CROWN", "CROWN-IBP", "IBP"):
-        raise ConfigError(f"method is {method!r}, but the relaxation is 'CROWN', 'CROWN-IBP' or 'IBP'.")
+        raise ConfigError(f"method must be 'CROWN', 'CROWN-IBP' or 'IBP'; got {method!r}.")
     if not largest > 0 or halvings < 1:
-        raise ConfigError(f"largest is {largest} and halvings {halvings}, but they need largest > 0 and halvings ≥ 1.")
+        raise ConfigError(f"largest must be > 0 and halvings ≥ 1; got largest={largest}, halvings={halvings}.")
     geometry, classifier = threat_named(threat), Classifier.of(model)
     lirpa = _auto_lirpa()
     if not isinstance(classifier.model, nn.Module):

@@ -1,4 +1,4 @@
-"""Does a bound hold? It is compared with the distance of the best adversarial image that an attack found."""
+"""Does a bound hold? Comparison with the distances of adversarial images that attacks found."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -18,13 +18,13 @@ class Violations:
     """How a bound fared against an attack. Only "probabilistic" and "sound" bounds may be called certified."""
 
     rate: float
-    """Share of images with an adversarial image closer than the bound; a better attack can only find more."""
+    """Fraction of images with an adversarial image closer than the bound; a better attack can only find more."""
     worst_ratio: float
     """Largest bound/distance; above 1 it is a violation."""
     tightness: float
     """Mean bound over mean distance."""
     n: int
-    """Images that are correctly classified; of the others there is nothing to bound."""
+    """Correctly classified images; the others have nothing to bound."""
     unbroken: int
     """Images among them for which the attack found nothing; they cannot show a violation."""
     kind: Kind
@@ -33,14 +33,14 @@ class Violations:
 def violations(bound: Tensor, distance: Tensor, *, kind: Kind = "heuristic") -> Violations:
     """Compare per-image radii with per-image attack distances (0: misclassified, inf: none found)."""
     if kind not in ("heuristic", "probabilistic", "sound"):
-        raise ConfigError(f"kind is {kind!r}, but a bound is 'heuristic', 'probabilistic' or 'sound'.")
+        raise ConfigError(f"kind must be 'heuristic', 'probabilistic' or 'sound'; got {kind!r}.")
     if bound.shape != distance.shape or bound.ndim != 1:
         raise DataError(
-            f"There are bounds of shape {tuple(bound.shape)} and distances of shape {tuple(distance.shape)}, but one "
-            "of each an image is needed."
+            f"There must be one bound and one distance per image; got shapes {tuple(bound.shape)} and "
+            f"{tuple(distance.shape)}."
         )
     if bool(bound.isnan().any()) or bool(distance.isnan().any()) or bool((bound < 0).any()):
-        raise DataError("Bounds and distances are numbers ≥ 0, but some are negative or NaN.")
+        raise DataError("Bounds and distances must be ≥ 0; got some that are negative or NaN.")
     bound, distance = bound.double(), distance.to(bound.device).double()
     correct, broken = distance > 0, (distance > 0) & distance.isfinite()
     ratio = bound[broken] / distance[broken]

@@ -1,4 +1,4 @@
-"""What a certification found, image by image."""
+"""The certificates of a set of images."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -32,19 +32,19 @@ class Settings:
         for name, usual in (("sigma", "0.25"), ("alpha", "0.001")):
             value = getattr(self, name)
             if not 0 < value < float("inf"):
-                raise ConfigError(f"{name} is {value}, but it is a number above 0; {usual} is usual.")
+                raise ConfigError(f"{name} must be a finite number above 0 ({usual} is usual); got {value}.")
         if not self.alpha < 1:
             raise ConfigError(
-                f"alpha is {self.alpha}, but the probability of a wrong certificate lies between 0 and 1."
+                f"alpha, the probability of a wrong certificate, must lie between 0 and 1; got {self.alpha}."
             )
         if self.n0 < 1 or self.n < self.n0:
             raise ConfigError(
-                f"n is {self.n} and n0 {self.n0}, but n0 ≥ 1 samples pick the class and n ≥ n0 others test it."
+                f"n0 ≥ 1 samples must pick the class and n ≥ n0 others test it; got n0={self.n0}, n={self.n}."
             )
         if self.method not in ("sequential", "cohen"):
-            raise ConfigError(f"method is {self.method!r}, but it is 'sequential' or 'cohen'.")
+            raise ConfigError(f"method must be 'sequential' or 'cohen'; got {self.method!r}.")
         if self.radii is not None and not _ascending(self.radii):
-            raise ConfigError(f"radii are {list(self.radii)}, but they are one or more numbers ≥ 0 in ascending order.")
+            raise ConfigError(f"radii must be one or more numbers ≥ 0 in ascending order; got {list(self.radii)}.")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def merge(parts: Sequence[Certificates]) -> Certificates:
     if not parts:
         raise ConfigError("There is nothing to merge: pass the certificates of every shard.")
     if len({(part.settings, part.images) for part in parts}) > 1:
-        raise DataError("These certificates are not of the same images with the same settings and cannot be merged.")
+        raise DataError("Certificates must be of the same images with the same settings to be merged.")
     index = torch.cat([part.index for part in parts])
     order = index.argsort()
     if not torch.equal(index[order], torch.arange(len(index), device=index.device)):

@@ -1,7 +1,7 @@
-"""Randomized smoothing: a radius around each image within which the smoothed classifier's answer cannot change.
+"""Randomized smoothing: a radius per image within which the smoothed classifier's prediction cannot change.
 
-The smoothed classifier answers with the class that the base classifier gives most often to x + N(0, σ²I). If that is
-its answer with probability p > ½, it is so for all images within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
+The smoothed classifier predicts the class that the base classifier gives most often to x + N(0, σ²I). If it gives that
+class with probability p > ½, the prediction holds within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -186,17 +186,17 @@ class _Tally:
 def _check(
     classifier: Classifier, x: Tensor, labels: Tensor | None, topk: int, batch_size: int, shard: tuple[int, int]
 ) -> int:
-    """Refuse bad input; the number of classes is returned."""
+    """Refuse bad input; returns the number of classes."""
     if batch_size < 1:
-        raise ConfigError(f"batch_size is {batch_size}, but it is at least 1.")
+        raise ConfigError(f"batch_size must be at least 1; got {batch_size}.")
     if not 0 <= shard[0] < shard[1]:
-        raise ConfigError(f"shard is {shard}, but it is (rank, processes) with 0 ≤ rank < processes.")
+        raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
     if labels is not None and (len(labels) != len(x) or labels.is_floating_point()):
-        raise DataError(f"labels are {len(labels)} of {labels.dtype} for {len(x)} images: pass one integer an image.")
+        raise DataError(f"labels must be {len(x)} integers, one per image; got {len(labels)} of {labels.dtype}.")
     y = torch.zeros(len(x), dtype=torch.int64, device=x.device) if labels is None else labels
     classes = 0
     for start in range(0, max(len(x), 1), batch_size):
         classes = classifier.check(x[start : start + batch_size], y[start : start + batch_size]).shape[1]
     if not 1 <= topk < classes:
-        raise ConfigError(f"topk is {topk}, but among {classes} classes it lies between 1 and {classes - 1}.")
+        raise ConfigError(f"topk must lie between 1 and {classes - 1} for {classes} classes; got {topk}.")
     return classes

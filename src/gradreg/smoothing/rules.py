@@ -12,8 +12,8 @@ from gradreg.smoothing.sequential import Plan, make_plan
 
 Floats = NDArray[np.float64]
 
-# With no radii asked for, radii are told to σ/16, and sampling ends when no more than σ/4 above can be hoped for.
-FINE_STEP, SLACK = 1 / 16, 3
+# Without given radii the grid is multiples of σ/16, and sampling ends when at most σ/4 more can be expected.
+_FINE_STEP, _SLACK = 1 / 16, 3
 _CHUNK = 10_000
 
 
@@ -82,7 +82,7 @@ def cohen(sigma: float, alpha: float, n: int, topk: int, radii: Floats | None) -
 def sequential(sigma: float, alpha: float, n: int, topk: int, radii: Floats | None) -> Sequential:
     """The sequential rule. Radii out of reach of n samples are left out: waiting for them would cost every image n."""
     reach = float(certified_radius(clopper_pearson_lower(n, n, alpha), sigma, topk))
-    grid = np.arange(0, max(reach, 0), FINE_STEP * sigma) if radii is None else radii[radii < reach]
+    grid = np.arange(0, max(reach, 0), _FINE_STEP * sigma) if radii is None else radii[radii < reach]
     if len(grid) == 0:
         raise _too_few(n, alpha)
     plan = make_plan(required_probability(grid, sigma, topk), n, alpha)
@@ -90,14 +90,14 @@ def sequential(sigma: float, alpha: float, n: int, topk: int, radii: Floats | No
     if not kept.any():
         raise _too_few(n, alpha)
     return Sequential(
-        Plan(plan.looks, plan.reject[kept], plan.give_up[kept]), grid[kept], SLACK if radii is None else 0
+        Plan(plan.looks, plan.reject[kept], plan.give_up[kept]), grid[kept], _SLACK if radii is None else 0
     )
 
 
 def _too_few(n: int, alpha: float) -> ConfigError:
     return ConfigError(
-        f"n = {n} samples cannot certify any of the radii at α = {alpha:g}, not even if all of them agree: "
-        "raise n (100,000 is usual), or ask for smaller radii."
+        f"n = {n} samples cannot certify any of the radii at α = {alpha:g}, even if all of them agree: "
+        "raise n (100,000 is usual), or pass smaller radii."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a classifier answers under Gaussian noise, with several images packed into each batch.
+"""Predictions under Gaussian noise, with several images packed into each batch.
 
 An image is sampled in stages; after each it is either decided or goes on to the next. Most images need a few dozen
 samples and some a hundred thousand, so a batch takes whatever is next of whichever images are under way. Memory holds
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Stage:
-    """A number of samples of one image, and how often each class was the answer so far."""
+    """A number of samples of one image, and how often each class was predicted so far."""
 
     image: int
     number: int
@@ -65,7 +65,7 @@ class Sampler:
                 if following is None:
                     yield stage.image
                 else:
-                    # In front of the others: images are finished one after the other, so progress can be told.
+                    # In front of the others: images are finished one after the other, so progress is visible.
                     at_hand.appendleft(self._open(following))
 
     def _fill(

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-FIRST_LOOK = 32
-LOOKS = 24
+_FIRST_LOOK = 32
+_LOOKS = 24
 _NEGLIGIBLE = 1e-18  # of a distribution's mass, cut off at either side
 _ROUNDING = 1e-9  # of the budget, kept back for rounding and for what was cut off
 
@@ -42,16 +42,16 @@ class Plan:
 
 def make_plan(null: Floats, n: int, alpha: float) -> Plan:
     """The test of each p ≤ null[j], ascending, with at most n samples and an error of α for all of them together."""
-    looks = look_sizes(n)
+    looks = _look_sizes(n)
     reject = np.array([_boundary(float(p), looks, alpha) for p in null])
     give_up = np.array(looks) - np.array([_boundary(float(1 - p), looks, alpha) for p in null])
     # Monotone as a matter of fact but for rounding; nesting is what the guarantee rests on, so it is made sure of.
     return Plan(np.array(looks), np.maximum.accumulate(reject, 0), np.maximum.accumulate(give_up, 0))
 
 
-def look_sizes(n: int) -> tuple[int, ...]:
+def _look_sizes(n: int) -> tuple[int, ...]:
     """24 sample sizes in geometric progression, the last of them n; fewer if n is small."""
-    sizes = np.geomspace(min(FIRST_LOOK, n), n, LOOKS).round().astype(int)
+    sizes = np.geomspace(min(_FIRST_LOOK, n), n, _LOOKS).round().astype(int)
     return tuple(int(size) for size in np.unique(sizes))
 
 

@@ -1,4 +1,4 @@
-"""From certificates to figures: certified accuracy at radii, average certified radius, and a sweep over σ."""
+"""Summaries of certificates: certified accuracy at radii, average certified radius, and a sweep over σ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gradreg.smoothing.intervals import clopper_pearson
 
 @dataclass(frozen=True)
 class CertifiedAccuracy:
-    """The share of images that are classified correctly with a certificate of at least `radius`, and its interval.
+    """The fraction of images that are classified correctly with a certificate of at least `radius`, and its interval.
 
     The interval is for the sampling of images, at 95 %; each certificate may be wrong with probability α besides.
     """
@@ -32,7 +32,7 @@ class CertifiedAccuracy:
 
 
 def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[float]) -> list[CertifiedAccuracy]:
-    """At each radius, the share of images that are certified there with the right class. Abstaining is an error."""
+    """At each radius, the fraction of images certified there with the right class. Abstaining counts as an error."""
     correct = _correct(certificates, y)
     rows = []
     for radius in radii:
@@ -47,7 +47,7 @@ def average_certified_radius(certificates: Certificates, y: Tensor) -> float:
     return float(torch.where(_correct(certificates, y), certificates.radius, 0.0).mean())
 
 
-class CertifyOptions(TypedDict, total=False):
+class _CertifyOptions(TypedDict, total=False):
     """Options of `certify` that a sweep passes on."""
 
     alpha: float
@@ -73,11 +73,11 @@ def sweep(
     y: Tensor,
     sigmas: Sequence[float],
     radii: Sequence[float],
-    **options: Unpack[CertifyOptions],
+    **options: Unpack[_CertifyOptions],
 ) -> Sweep:
     """Certify with each σ. Each is another smoothed classifier: one σ has to be chosen before it is deployed."""
     if not sigmas:
-        raise ConfigError("There is no σ to try: pass sigmas=[0.12, 0.25, 0.5], say.")
+        raise ConfigError("sigmas must have at least one σ, for example [0.12, 0.25, 0.5]; got none.")
     certificates = tuple(certify(model, x, sigma=sigma, radii=radii, **options) for sigma in sigmas)
     accuracies = tuple(tuple(certified_accuracy(one, y, radii)) for one in certificates)
     best = []
@@ -89,5 +89,7 @@ def sweep(
 
 def _correct(certificates: Certificates, y: Tensor) -> Tensor:
     if len(y) <= int(certificates.index.max()):
-        raise DataError(f"There are {len(y)} labels, but image {int(certificates.index.max())} has a certificate.")
+        raise DataError(
+            f"There must be one label per image, at least {int(certificates.index.max()) + 1}; got {len(y)} labels."
+        )
     return certificates.prediction == y.to(certificates.index.device)[certificates.index]
