@@ -228,7 +228,7 @@ def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection:
         ({"y": 2}, "classes 0 to 1"),
         ({"x": image[None]}, "x must be one image"),
         ({"x": image + 1}, "outside the box"),
-        ({"threat": "l3"}, "no threat 'l3'"),
+        ({"threat": "l3"}, "threat must be one of .*; got 'l3'"),
         ({"sigma": 0.0}, "sigma is 0.0"),
     ):
         with pytest.raises(GradregError, match=said):

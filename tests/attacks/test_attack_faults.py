@@ -36,7 +36,7 @@ def raising(logits: Tensor, x: Tensor) -> Tensor:
         (raising, "failed on images of shape .4, 20.: out of cheese"),
         (lambda logits, x: logits * torch.nan, "not finite for 4 images"),
         (lambda logits, x: logits / (x[:, :1] == X[:, :1]).float(), "not finite for a perturbed image"),
-        (lambda logits, x: logits[:, 0], "row of two or more logits"),
+        (lambda logits, x: logits[:, 0], "must return logits .* two or more classes"),
         (lambda logits, x: logits + torch.rand(()), "different logits when asked again"),
         (lambda logits, x: logits.softmax(1), "probabilities"),
     ],

@@ -286,5 +286,5 @@ def test_bad_input_is_refused_in_one_sentence(linear: nn.Module, images: Tensor)
         estimate_regularity(linear, [])
     with pytest.raises(DataError, match="got a Tensor"):
         estimate_regularity(linear, [images])  # type: ignore[list-item]
-    with pytest.raises(ConfigError, match="'l3'"):
+    with pytest.raises(ConfigError, match=r"threat must be one of .*; got 'l3'"):
         estimate_regularity(linear, (images, labels), "l3")  # type: ignore[arg-type]

@@ -85,9 +85,9 @@ def test_without_network_the_wanted_files_are_named(
 def test_only_missing_files_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = gzip.compress(bytes((0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4)))
     labels = gzip.compress(bytes((0, 0, 8, 1, 0, 0, 0, 1, 7)))
-    content = {name: images if "images" in name else labels for name in fashion_mnist.MD5}
+    content = {name: images if "images" in name else labels for name in fashion_mnist._MD5}
     for name, data in content.items():
-        monkeypatch.setitem(fashion_mnist.MD5, name, hashlib.md5(data).hexdigest())
+        monkeypatch.setitem(fashion_mnist._MD5, name, hashlib.md5(data).hexdigest())
     (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(labels)
     asked = serve(monkeypatch, {f"{fashion_mnist._ADDRESS}{name}.gz": data for name, data in content.items()})
     assert load("fashion-mnist", tmp_path).test.labels.tolist() == [7]

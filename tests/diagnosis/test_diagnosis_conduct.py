@@ -140,7 +140,7 @@ def test_progress_rises_to_the_total(name: str) -> None:
     [
         ({"eps": 0.0}, ConfigError, "eps must be above 0; got 0.0"),
         ({"images": 0}, ConfigError, "images must be at least 1; got 0"),
-        ({"threat": "l7"}, ConfigError, "no threat 'l7'"),
+        ({"threat": "l7"}, ConfigError, "threat must be one of .*; got 'l7'"),
         ({"topk": 10}, ConfigError, r"topk .*10"),
         ({"y": torch.full((8,), 10)}, DataError, "10 to 10"),
         ({"y": torch.zeros(7, dtype=torch.int64)}, DataError, "8 integer labels"),

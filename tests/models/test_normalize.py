@@ -69,7 +69,7 @@ def test_mean_and_std_come_together_and_fit_the_channels() -> None:
         build("small", classes=10, std=0.3)
     with pytest.raises(ModelError, match="mean must have 1 value or one per channel, channels=1; got 3"):
         build("small", classes=10, mean=MEAN, std=STD)
-    with pytest.raises(ModelError, match="std has 3 values, but the images have channels=1"):
+    with pytest.raises(ModelError, match="std must have 1 value or one per channel, channels=1; got 3"):
         build("small", classes=10, mean=0.5, std=STD)
 
 

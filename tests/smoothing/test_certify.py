@@ -250,7 +250,7 @@ def test_bad_options_are_refused_in_one_sentence(half: Half, images: Tensor, nam
 def test_bad_images_labels_and_models_are_refused(half: Half, images: Tensor) -> None:
     with pytest.raises(DataError, match="outside the box"):
         certify(half, images + 1, sigma=SIGMA)
-    with pytest.raises(DataError, match="float"):
+    with pytest.raises(DataError, match="x must be a float batch"):
         certify(half, images[:0], sigma=SIGMA)
     with pytest.raises(DataError, match="labels must be 24 integers, one per image; got 3"):
         certify(half, images, sigma=SIGMA, labels=torch.zeros(3, dtype=torch.int64))

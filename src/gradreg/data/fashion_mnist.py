@@ -14,7 +14,7 @@ from gradreg.data.images import Images
 from gradreg.errors import DataError
 
 _ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-MD5 = {
+_MD5 = {
     "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
     "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
@@ -38,8 +38,8 @@ RADII = {"linf": (0.05, 0.1), "l2": (0.75, 1.5)}
 def load(root: Path) -> tuple[Images, Images]:
     """The training and test parts, from `root` or a folder in it; missing files are downloaded."""
     places = (root, root / "fashion-mnist", root / "FashionMNIST" / "raw")
-    folder = next((place for place in places if any(_find(place, name) for name in MD5)), places[1])
-    files = {name: _find(folder, name) or _fetch(folder, name) for name in MD5}
+    folder = next((place for place in places if any(_find(place, name) for name in _MD5)), places[1])
+    files = {name: _find(folder, name) or _fetch(folder, name) for name in _MD5}
     return _part(files, "train"), _part(files, "t10k")
 
 
@@ -72,6 +72,6 @@ def _find(folder: Path, name: str) -> Path | None:
 
 def _fetch(folder: Path, name: str) -> Path:
     path = folder / f"{name}.gz"
-    wanted = f"Fashion-MNIST needs {', '.join(f'{each}.gz' for each in MD5)} (or unpacked) in {folder}"
-    download(f"{_ADDRESS}{name}.gz", path, MD5[name], wanted)
+    wanted = f"Fashion-MNIST needs {', '.join(f'{each}.gz' for each in _MD5)} (or unpacked) in {folder}"
+    download(f"{_ADDRESS}{name}.gz", path, _MD5[name], wanted)
     return path
