@@ -178,7 +178,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "attacks": ({"attacks": "strong"}, ConfigError, "attacks is 'strong', but it is a suite"),
     "attack list": ({"attacks": ["fmn", "nuke"]}, ConfigError, "or a list of attacks"),
     "regularity": ({"regularity": "exact"}, ConfigError, "regularity is 'exact'"),
-    "sigma": ({"smoothing": (-1.0,)}, ConfigError, "sigma is -1.0"),
+    "sigma": ({"smoothing": (-1.0,)}, ConfigError, "sigma must be .* got -1.0"),
     "sigma twice": ({"smoothing": (0.5, 0.5)}, ConfigError, "certified once"),
     "calibration": ({"calibration_images": 0}, ConfigError, "calibration_images is 0"),
     "batch": ({"batch_size": 0}, ConfigError, "batch_size is 0"),

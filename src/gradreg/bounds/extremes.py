@@ -17,7 +17,7 @@ from gradreg.errors import ConfigError
 Floats = NDArray[np.float64]
 FitMethod = Literal["lmoments", "mle"]
 
-_MIN_BLOCKS = 20
+MIN_BLOCKS = 20
 _STEEP = 0.5  # beyond it a quantile rests on the shape more than on the data
 _SPREAD = 1e-12  # of the largest entry; a smaller spread is rounding
 _EULER = 0.5772156649015329
@@ -76,7 +76,7 @@ def extreme_value(
     if maxima.ndim != 1 or len(maxima) < 3:
         raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {maxima.size}. Use more blocks.")
     largest, spread = float(maxima.max()), float(np.ptp(maxima)) if np.isfinite(maxima).all() else np.inf
-    flags = ["few-distinct"] if len(np.unique(maxima)) < _MIN_BLOCKS else []
+    flags = ["few-distinct"] if len(np.unique(maxima)) < MIN_BLOCKS else []
 
     def answer(value: float, upper: float, shape: float, *more: str) -> ExtremeValue:
         return ExtremeValue(value, upper, shape, largest, p, block_size, len(maxima), method, (*flags, *more))
@@ -128,10 +128,10 @@ def block_maxima(values: Floats, block_size: int) -> Floats:
     """Maxima over consecutive blocks of the last axis; what does not fill a block is left out."""
     images = values.shape[-1]
     blocks = images // block_size if block_size > 0 else 0
-    if blocks < _MIN_BLOCKS:
+    if blocks < MIN_BLOCKS:
         raise BoundsError(
             f"{images} images make {blocks} blocks of {block_size}, too few for an extreme value fit: pass at least "
-            f"{_MIN_BLOCKS * max(block_size, 1)} images, or block_size={max(images // _MIN_BLOCKS, 1)}."
+            f"{MIN_BLOCKS * max(block_size, 1)} images, or block_size={max(images // MIN_BLOCKS, 1)}."
         )
     used = values[..., : blocks * block_size]
     maxima: Floats = used.reshape(*values.shape[:-1], blocks, block_size).max(axis=-1)
