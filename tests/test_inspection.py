@@ -229,7 +229,7 @@ def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection:
         ({"x": image[None]}, "x must be one image"),
         ({"x": image + 1}, "outside the box"),
         ({"threat": "l3"}, "threat must be one of .*; got 'l3'"),
-        ({"sigma": 0.0}, "sigma is 0.0"),
+        ({"sigma": 0.0}, "sigma must be .* got 0.0"),
     ):
         with pytest.raises(GradregError, match=said):
             inspect_image(plane, **{"x": image, "attacks": ["fmn"], "samples": 100, **wrong})  # type: ignore[arg-type]

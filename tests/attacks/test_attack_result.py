@@ -120,7 +120,7 @@ def test_radii_in_one_call_agree_with_one_by_one() -> None:
         alone = attack(model, x, y, eps=eps)
         assert torch.equal(together.robust(eps), alone.robust(eps))
         assert torch.equal(together.robust(eps), minimal.robust(eps))
-    # `alone` is that of the larger radius: who withstands it is not attacked again within the smaller.
+    # `alone` is that of the larger radius: images that remain robust to it are not attacked again within the smaller.
     assert together.robust(0.15).all()
     assert (together.propagations <= alone.propagations + 2).all()
 
