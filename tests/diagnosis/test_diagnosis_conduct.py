@@ -143,7 +143,7 @@ def test_progress_rises_to_the_total(name: str) -> None:
         ({"topk": 10}, ConfigError, "topk must lie between .*; got 10"),
         ({"y": torch.full((8,), 10)}, DataError, "Labels run from 10 to 10"),
         ({"y": torch.zeros(7, dtype=torch.int64)}, DataError, "8 integer labels"),
-        ({"x": torch.zeros(8, 1, 28, 28, dtype=torch.uint8)}, DataError, "x must be a float batch"),
+        ({"x": torch.zeros(8, 1, 28, 28, dtype=torch.uint8)}, DataError, "float images"),
         ({"sound": torch.zeros(7)}, DataError, "sound is about 7 images"),
         ({"sound": -torch.ones(8)}, DataError, "negative"),
     ],
