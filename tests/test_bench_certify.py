@@ -291,7 +291,7 @@ def test_networks_trained_by_the_command_are_kept(
 
 def test_a_work_folder_that_is_a_file_is_refused(tmp_path: Path, small_command: CertifyOptions) -> None:
     (tmp_path / "thesis.txt").write_text("all of it")
-    with pytest.raises(ConfigError, match=r"thesis.txt cannot be written to .* choose another folder"):
+    with pytest.raises(ConfigError, match=r"thesis.txt cannot be written to .* choose another place"):
         certify_command.show(replace(small_command, work=tmp_path / "thesis.txt"), Console(file=StringIO()))
     assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
 

@@ -55,7 +55,7 @@ def objective_name(evaluation: Evaluation) -> str:
 
 
 def _rows(ours: Mapping[str, Evaluation]) -> Iterator[Row]:
-    for key, build in _BUILDERS.items():
+    for key, build in _BUILDERS.items() if ours else ():
         made = build(Comparison.of(list(ours.values())))
         measured = {each.subject.name: name for name, each in ours.items()}
         here = {measured[row.name]: row.cells for row in made.rows}

@@ -31,7 +31,7 @@ FIELDS = (
     "autoattack_acc unreliable footnote"
 )
 NOTE = "The images are JPEG copies."
-REMARKS = Remarks(notes=(NOTE,), trained_on="an abacus", authors="Nobody", link="https://example.org", venue="Here")
+REMARKS = Remarks(note=(NOTE,), trained_on="an abacus", authors="Nobody", link="https://example.org", venue="Here")
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     half.rows.clear()
     assert torch.equal(certify(half, images, **options, state=state).radius, whole.radius)
     assert sum(half.rows) == 24  # the check alone
-    with pytest.raises(ConfigError, match="state of another certification"):
+    with pytest.raises(ConfigError, match="was begun with other settings; continue"):
         certify(half, images, **{**options, "sigma": 0.5}, state=state)
 
 

@@ -75,7 +75,7 @@ def test_no_lock_file_is_put_into_a_folder_that_is_not_a_run(tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot be written to \(.*\); choose another folder\.$"):
+    with pytest.raises(ConfigError, match=r"cannot be written to \(.*\); choose another place\.$"):
         tiny_fit(tmp_path / "file" / "run")
 
 

@@ -60,7 +60,7 @@ def test_mistakes_are_found_before_anything_starts(tmp_path: Path, capsys: pytes
         ("mnist5k-l2", "--set", "device=gpu"): "device must be 'auto', 'cpu'",
         ("mnist5k-l2", "--set", "device=cuda:7"): "device must be one that this machine has",
         ("mnist5k-l7",): "There is no recipe 'mnist5k-l7'",
-        (): "Which recipe? `gradreg recipes` lists them",
+        (): "Expected a recipe: `gradreg recipes` lists them",
         ("--resume",): "holds no run",
     }.items():
         assert run(*arguments, "--run", folder) == 2

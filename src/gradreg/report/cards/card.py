@@ -57,7 +57,7 @@ def _limits(evaluation: Evaluation, remarks: Remarks) -> str:
             "Robust accuracy is empirical, not a proof: stronger attacks can only lower it.",
             f"It was not evaluated on images unlike those of {evaluation.data.name}, nor under perturbations larger "
             "than, or of another kind than, those below.",
-            *remarks.notes,
+            *remarks.note,
         ]
     )
 

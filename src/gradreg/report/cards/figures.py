@@ -17,7 +17,7 @@ _AUTOATTACK = ("autoattack", "standard")
 class Remarks:
     """What no measurement knows: notes for the card, and whose network it is."""
 
-    notes: tuple[str, ...] = ()
+    note: tuple[str, ...] = ()
     trained_on: str = ""
     """The machine that trained it; default: the one in the run's record."""
     authors: str = ""
@@ -101,7 +101,7 @@ def _entry(evaluation: Evaluation, examined: Examined, remarks: Remarks) -> dict
         "reported": percent(examined.robust_accuracy(radius)),
         "autoattack_acc": percent(confirmed[0]) if confirmed else None,
         "unreliable": any(flag.severity != "info" for flag in examined.flags) if examined.flags else None,
-        "footnote": " ".join([_footnote(evaluation), *remarks.notes]),
+        "footnote": " ".join([_footnote(evaluation), *remarks.note]),
     }
 
 
