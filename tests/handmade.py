@@ -11,12 +11,12 @@ from gradreg.evaluation.record import (
     Bounded,
     Confirmed,
     Evaluation,
-    Examined,
     Gallery,
     Origin,
     Settings,
     Smoothed,
     TestSet,
+    ThreatRecord,
 )
 from gradreg.norms import THREATS
 from gradreg.runs.subject import Subject
@@ -80,7 +80,7 @@ def confirmed(evaluation: Evaluation, threat: str, *found: Confirmed) -> Evaluat
     return replace(evaluation, threats={**evaluation.threats, threat: examined})
 
 
-def _examined(threat: str, distance: torch.Tensor) -> Examined:
+def _examined(threat: str, distance: torch.Tensor) -> ThreatRecord:
     n = len(distance)
     finite = distance.where(distance.isfinite(), 0.2)
     clean = torch.linspace(0, 1, 2 * 16).view(2, 1, 4, 4)
@@ -91,7 +91,7 @@ def _examined(threat: str, distance: torch.Tensor) -> Examined:
         finding="One step breaks 10 %, twenty break 20 % of 10 images.",
         advice="Nothing to do.",
     )
-    return Examined(
+    return ThreatRecord(
         threat=threat,  # type: ignore[arg-type]
         attacked=Attacked(
             distance=distance,

@@ -36,8 +36,7 @@ def status(arguments: list[str]) -> int:
     try:
         main(arguments)
     except SystemExit as stop:
-        assert isinstance(stop.code, int)
-        return stop.code
+        return int(stop.code or 0)
     return 0
 
 

@@ -30,7 +30,7 @@ _HEAD, LOCK = "begun.json", ".lock"
 _DONE = ".done.safetensors"
 _EVERY = 1.0  # seconds
 
-About = Mapping[str, str]
+_About = Mapping[str, str]
 """What results depend on, by name: a fingerprint of the images, of the weights, the settings."""
 
 
@@ -42,7 +42,7 @@ class Ledger:
     """
 
     def __init__(
-        self, folder: Path | None, about: About, *, noted: Mapping[str, Any] | None = None, writes: bool = True
+        self, folder: Path | None, about: _About, *, noted: Mapping[str, Any] | None = None, writes: bool = True
     ) -> None:
         self.folder, self.about, self.writes = folder, about, writes and folder is not None
         self.noted: Mapping[str, Any] = dict(noted or {})

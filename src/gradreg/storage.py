@@ -38,7 +38,7 @@ def sweep(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def json_bytes(content: Any) -> bytes:
+def _json_bytes(content: Any) -> bytes:
     """Indented JSON. What UTF-8 cannot hold (half a surrogate pair, from a file's name) is escaped as JSON does it."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace")
@@ -47,7 +47,7 @@ def json_bytes(content: Any) -> bytes:
 def write_json(path: Path, content: Any) -> None:
     """Save JSON; a crash half-way leaves the file that was there before."""
     with replacing(path) as temporary:
-        temporary.write_bytes(json_bytes(content))
+        temporary.write_bytes(_json_bytes(content))
 
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:

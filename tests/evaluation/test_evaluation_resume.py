@@ -107,13 +107,13 @@ def test_a_finished_one_is_not_done_again(uninterrupted: Path, tmp_path: Path, m
     """The same call costs nothing, to the byte; another threat costs that threat only."""
     quick(tmp_path, **SETTINGS)
     first = (tmp_path / "evaluation.json").read_bytes()
-    attacked, examine = [], run.examine
+    attacked, examine = [], run.run_plan
 
     def counted(*arguments: Any, **options: Any) -> Any:
         attacked.append(options["threat"].name)
         return examine(*arguments, **options)
 
-    monkeypatch.setattr(suite, "examine", counted)
+    monkeypatch.setattr(suite, "run_plan", counted)
     quick(tmp_path, **SETTINGS)
     assert (tmp_path / "evaluation.json").read_bytes() == first
     assert attacked == []

@@ -10,12 +10,12 @@ from gradreg.evaluation.record import (
     Attacked,
     Bounded,
     Evaluation,
-    Examined,
     Gallery,
     Origin,
     Settings,
     Smoothed,
     TestSet,
+    ThreatRecord,
 )
 from gradreg.norms import THREATS, ThreatName
 from gradreg.runs.subject import Subject
@@ -76,7 +76,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
 
 def _examined(
     i: int, threat: ThreatName, distance: Tensor, wrong: Tensor, source: torch.Generator, side: int
-) -> Examined:
+) -> ThreatRecord:
     n = len(distance)
     strength = torch.rand(n, generator=source)
     won = [
@@ -90,7 +90,7 @@ def _examined(
     end = 3 * THREATS[threat].usual_radii[-1]
     bound = (distance * tightness).clamp(max=end)
     grid = tuple(end * k / 10 for k in range(1, 11))
-    return Examined(
+    return ThreatRecord(
         threat=threat,
         attacked=Attacked(distance, tuple(won), torch.full((n,), 420), torch.full((n,), 390), 412.0),
         bounded=None if i % 4 == 3 and threat == "linf" else Bounded(

@@ -53,7 +53,7 @@ class Attack:
     ) -> AttackResult:
         """Attack the images; `start` are adversarial images to begin with, `options` are those of this attack."""
         setup = Setup(topk, seed, budget, batch_size, quantize, progress)
-        return examine(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
+        return run_plan(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
 
     def __repr__(self) -> str:
         return f"<attack {self.name}({', '.join(self.options)})>"
@@ -95,7 +95,7 @@ class Step:
             )
 
 
-def examine(
+def run_plan(
     model: Model,
     x: Tensor,
     y: Tensor,

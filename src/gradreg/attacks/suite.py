@@ -19,7 +19,7 @@ from gradreg.attacks.pgd import pgd
 from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
-from gradreg.attacks.run import Attack, Progress, Setup, Step, examine
+from gradreg.attacks.run import Attack, Progress, Setup, Step, run_plan
 from gradreg.attacks.square import square
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
@@ -56,19 +56,19 @@ def attack(
 ) -> AttackResult:
     """The nearest adversarial image of each image over several attacks; with `eps`, whether there is one that near.
 
-    `budget` bounds the propagations of an image, `progress` is called with how much is done and of how much, and
+    `budget` bounds the propagations per image, `progress` is called with how much is done and of how much, and
     `resume` is a file that keeps a pool of what is finished: an interrupted call continues from it.
     """
     norm = named_threat(threat)
     plan = _plan(attacks, norm, fixed=eps is not None)
     setup = Setup(topk, seed, budget, batch_size, quantize, progress)
     if resume is None:
-        return examine(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
+        return run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
     silent = replace(setup, progress=None)
 
     def part(rows: Tensor) -> AttackResult:
         begin = None if start is None else start[rows]
-        return examine(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
+        return run_plan(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
 
     about = {
         "weights": Classifier.of(model).fingerprint(x[:batch_size]),

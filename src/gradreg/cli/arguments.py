@@ -16,19 +16,19 @@ from rich.console import Console
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from gradreg.config.fractions import fraction
-from gradreg.data.source import names as data_sets
+from gradreg.data.source import choices
 
 T = TypeVar("T")
 
-DATA = f"{', '.join(data_sets()[:-1])} or {data_sets()[-1]}"
-DATA_DIR = "Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."
-MODEL = (
+DATA = choices()
+_DATA_DIR = "Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."
+_MODEL = (
     "A run directory, a name that `gradreg networks` lists, a .safetensors file (with --architecture), timm:NAME or "
     "package.module:function."
 )
 
-DataDir = Annotated[Path | None, tyro.conf.arg(help=DATA_DIR)]
-ModelName = Annotated[str, tyro.conf.arg(help=MODEL)]
+DataDir = Annotated[Path | None, tyro.conf.arg(help=_DATA_DIR)]
+ModelName = Annotated[str, tyro.conf.arg(help=_MODEL)]
 Inline = tyro.conf.arg(name="")
 """Marks a group of options whose names carry no prefix."""
 

@@ -1,7 +1,7 @@
 """An evaluation as a folder of three files that other programs can read.
 
 evaluation.json          facts and figures, and the checksum of the table; written last
-images.csv               one row an image
+images.csv               one row per image
 gallery.safetensors      a few images with the adversarial ones found for them
 """
 
@@ -20,9 +20,11 @@ from gradreg.evaluation import table
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.summary import summary
 
-FORMAT = "gradreg evaluation"
-VERSION = 1
+_FORMAT = "gradreg evaluation"
+_VERSION = 1
 FACTS, TABLE, GALLERY = "evaluation.json", "images.csv", "gallery.safetensors"
+# The ledger of the stages, which other programs have no use for.
+STATE = ".state"
 
 _GALLERY_KIND = "gallery of an evaluation"
 
@@ -37,7 +39,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
     columns = table.take_columns(plain, {path: tensors[path] for path in tensors.keys() - pictures.keys()})
     text = table.dumps(columns).encode("utf-8", "surrogatepass")
     checksum = sha256(text).hexdigest()
-    head = {"format": FORMAT, "version": VERSION, "images": len(evaluation)}
+    head = {"format": _FORMAT, "version": _VERSION, "images": len(evaluation)}
     files = {TABLE: {"sha256": checksum, "types": table.types(columns)}, GALLERY: bool(pictures)}
     derived = {"derived": "From images.csv, for the reader; not read back.", **summary(evaluation)}
     content = {**head, "summary": derived, **plain, "files": files}
@@ -82,11 +84,11 @@ def _facts(place: Path) -> dict[str, Any]:
         content = json.loads(raw)
     except ValueError as error:
         raise DataError(f"{path} is no JSON, so it is truncated or was never an evaluation ({error}).") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise DataError(f"{path} is not an evaluation: `gradreg evaluate` makes one.")
-    if content.get("version") != VERSION:
+    if content.get("version") != _VERSION:
         raise DataError(
-            f"{path} is an evaluation of version {content.get('version')!r} and this gradreg reads version {VERSION}: "
+            f"{path} is an evaluation of version {content.get('version')!r} and this gradreg reads version {_VERSION}: "
             "read it with the gradreg that wrote it, or evaluate again."
         )
     return content

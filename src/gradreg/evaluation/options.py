@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, get_args
 
-from gradreg.attacks.suite import ATTACKS, MINIMAL
+from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimate import Method
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
@@ -63,16 +63,13 @@ class EvaluationOptions:
             raise ConfigError(f"threat must be one or more of {', '.join(THREATS)}, each once; got {list(threats)}.")
         chosen = self.attacks_chosen
         if not isinstance(chosen, str) and (not chosen or any(name not in ATTACKS for name in chosen)):
-            raise ConfigError(
-                f"attacks must be a suite ({', '.join(MINIMAL)}) or a list of attacks ({', '.join(ATTACKS)}); got "
-                f"{self.attacks!r}."
-            )
-        for name, value, choices in (
+            raise ConfigError(f"attacks must be {choices()}; got {self.attacks!r}.")
+        for name, value, known in (
             ("regularity", self.regularity, get_args(Method)),
             ("autoattack_version", self.autoattack_version, get_args(AutoAttackVersion)),
         ):
-            if value not in choices:
-                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+            if value not in known:
+                raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
         for name in ("images", "calibration_images", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1; got {getattr(self, name)}.")
@@ -107,7 +104,7 @@ class EvaluationOptions:
     def attacks_chosen(self) -> str | tuple[str, ...]:
         """A suite by name, or attacks by theirs."""
         names = _names(self.attacks)
-        return names[0] if len(names) == 1 and names[0] in MINIMAL else names
+        return names[0] if len(names) == 1 and names[0] in SUITES else names
 
     @property
     def attacks_name(self) -> str:

@@ -1,4 +1,4 @@
-"""What an evaluation found: facts about the model, and one value an image for everything that was examined.
+"""What an evaluation found: facts about the model, and one value per image for everything that was evaluated.
 
 The report reads nothing else. Tables and curves are computed from the per-image columns, never stored beside them, so
 that they cannot disagree.
@@ -134,8 +134,8 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
-class Examined:
-    """All that was found out about one threat."""
+class ThreatRecord:
+    """All that was found in one threat."""
 
     threat: ThreatName
     attacked: Attacked
@@ -195,7 +195,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Certificates of the smoothed classifier, l2, one an image."""
+    """Certificates of the smoothed classifier, l2, one per image."""
 
     sigma: float
     alpha: float
@@ -209,7 +209,7 @@ class Smoothed:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model examined on a selection of test images; `save` and `load` are in `gradreg.evaluation.files`."""
+    """A model evaluated on a selection of test images; `save` and `load` are in `gradreg.evaluation.files`."""
 
     subject: Subject
     data: TestSet
@@ -221,7 +221,7 @@ class Evaluation:
     prediction: Tensor
     margin: Tensor
     """Of softmax probabilities: the largest of the other classes less the true one's; negative is correct."""
-    threats: Mapping[str, Examined]
+    threats: Mapping[str, ThreatRecord]
     smoothing: tuple[Smoothed, ...] = ()
     clean: tuple[int, int] | None = None
     """Errors and images of the whole test set, if it was run through."""

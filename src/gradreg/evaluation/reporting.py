@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from gradreg.diagnosis.flags import Flag
-from gradreg.evaluation.record import Bounded, Confirmed, Examined, Smoothed
+from gradreg.evaluation.record import Bounded, Confirmed, Smoothed, ThreatRecord
 from gradreg.evaluation.shares import share_of
 from gradreg.norms import ThreatName
 
@@ -38,7 +38,7 @@ class ConsoleReporter:
             task = bars.add_task("", total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
-    def attacked(self, examined: Examined, radius: float) -> None:
+    def attacked(self, examined: ThreatRecord, radius: float) -> None:
         """Attacks in one threat are finished."""
         share = examined.robust_error(radius)
         self.say(
@@ -64,7 +64,7 @@ class ConsoleReporter:
         for flag in failed:
             self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
 
-    def confirmed(self, examined: Examined, confirmed: Confirmed, attacks: str) -> None:
+    def confirmed(self, examined: ThreatRecord, confirmed: Confirmed, attacks: str) -> None:
         """AutoAttack at a radius is finished: its robust error, and whether our attacks agree."""
         eps, n = confirmed.eps, len(confirmed.robust)
         broken = ~confirmed.robust, ~examined.robust_to_attacks(eps), ~examined.robust(eps)

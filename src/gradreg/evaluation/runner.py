@@ -13,10 +13,10 @@ from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, ModelError
 from gradreg.evaluation import stages
-from gradreg.evaluation.files import FACTS, save
+from gradreg.evaluation.files import FACTS, STATE, save
 from gradreg.evaluation.inputs import Data, inputs_of
 from gradreg.evaluation.options import EvaluationOptions
-from gradreg.evaluation.record import Evaluation, Examined, Origin, Settings
+from gradreg.evaluation.record import Evaluation, Origin, Settings, ThreatRecord
 from gradreg.evaluation.reporting import ConsoleReporter
 from gradreg.evaluation.work import Work
 from gradreg.ledger import Ledger
@@ -61,7 +61,7 @@ def evaluate(
     ):
         test_set = inputs.test_set
         classes = check_fits(classifier, inputs.x, test_set.name, len(test_set.classes) or None)
-        origin, state = Origin.now(processes.device), Path(place) / ".state"
+        origin, state = Origin.now(processes.device), Path(place) / STATE
         if (Path(place) / FACTS).exists() and not state.exists():
             raise ConfigError(f"{place} holds a finished evaluation; choose another folder (--out), or delete it.")
         about = {
@@ -85,7 +85,7 @@ def evaluate(
 def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, ...]) -> Evaluation:
     options, inputs = work.options, work.inputs
     clean = _explained(work, lambda: stages.clean.clean(work), options.threats[0])
-    threats: dict[str, Examined] = {name: _threat(work, name) for name in options.threats}
+    threats: dict[str, ThreatRecord] = {name: _threat(work, name) for name in options.threats}
     begun = Origin(**work.ledger.noted["origin"])
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
@@ -108,10 +108,10 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
     return found
 
 
-def _threat(work: Work, name: ThreatName) -> Examined:
+def _threat(work: Work, name: ThreatName) -> ThreatRecord:
     options, reporter = work.options, work.reporter
     attacks = _explained(work, lambda: stages.attacks.attacks(work, name), name)
-    examined = Examined(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
+    examined = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
     reporter.attacked(examined, work.inputs.test_set.usual_radius(name))
     bounds = stages.bounds.bounding(work, name)
     examined = replace(examined, bounded=bounds.bounded, refusal=bounds.refusal)

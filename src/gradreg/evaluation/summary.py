@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg.bounds.validity import Violations
-from gradreg.evaluation.record import Confirmed, Evaluation, Examined, Smoothed
+from gradreg.evaluation.record import Confirmed, Evaluation, Smoothed, ThreatRecord
 from gradreg.evaluation.shares import share_of
 
 
@@ -28,7 +28,7 @@ def shares(fails: Tensor) -> dict[str, Any]:
     return vars(share_of(fails))
 
 
-def _threat(evaluation: Evaluation, examined: Examined) -> dict[str, Any]:
+def _threat(evaluation: Evaluation, examined: ThreatRecord) -> dict[str, Any]:
     radii = evaluation.data.usual_radii(examined.threat)
     worst = [flag.severity for flag in examined.flags]
     found: dict[str, Any] = {
@@ -48,7 +48,7 @@ def _threat(evaluation: Evaluation, examined: Examined) -> dict[str, Any]:
     return found
 
 
-def _confirmed(examined: Examined, confirmed: Confirmed) -> dict[str, Any]:
+def _confirmed(examined: ThreatRecord, confirmed: Confirmed) -> dict[str, Any]:
     return {
         "robust_error": {
             "attacks": shares(~examined.robust_to_attacks(confirmed.eps)),

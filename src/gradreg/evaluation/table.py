@@ -1,4 +1,4 @@
-"""The per-image columns of an evaluation as CSV: one row an image, numbers to the last bit."""
+"""The per-image columns of an evaluation as CSV: one row per image, numbers to the last bit."""
 
 import csv
 import io
@@ -11,9 +11,9 @@ from torch import Tensor
 from gradreg.codec import Tensors
 
 Column = Tensor | tuple[str, ...] | None
-"""Numbers, words, or nothing where an examination was refused."""
+"""Numbers, words, or nothing where bounds were refused."""
 
-BOUNDS = ("gradient_norm", "lipschitz_bound", "omega_bound")
+_BOUNDS = ("gradient_norm", "lipschitz_bound", "omega_bound")
 _ATTACKED = ("distance", "winner", "forwards", "backwards")
 _SMOOTHED = ("prediction", "radius", "samples")
 _WORDS = "text"
@@ -77,7 +77,7 @@ def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for threat in plain["threats"]:
         for field in _ATTACKED:
             yield f"{threat}.{field}", f"threats.{threat}.attacked.{field}"
-        for field in BOUNDS:
+        for field in _BOUNDS:
             yield f"{threat}.{field}", f"threats.{threat}.bounded.{field}"
         # Files of before there were confirmations do not name them.
         for row, confirmed in enumerate(plain["threats"][threat].get("confirmed", ())):

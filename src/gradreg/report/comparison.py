@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from gradreg.errors import DataError
-from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.report.numbers import listed
 
@@ -65,7 +65,7 @@ class Comparison:
         """The radius that models are compared at."""
         return self.evaluations[0].data.usual_radius(threat)
 
-    def under(self, threat: str) -> list[tuple[Evaluation, Examined]]:
+    def under(self, threat: str) -> list[tuple[Evaluation, ThreatRecord]]:
         """The models that were evaluated under that threat, with what was found."""
         return [(each, each.threats[threat]) for each in self.evaluations if threat in each.threats]
 

@@ -80,7 +80,7 @@ class Certificates:
     def load(cls, path: str | Path) -> "Certificates":
         """Read what `save` wrote."""
         tensors, facts = read(path, "certificates")
-        return cls(**tensors, settings=settings_from(facts["settings"]), images=str(facts["images"]))
+        return cls(**tensors, settings=_settings_from(facts["settings"]), images=str(facts["images"]))
 
 
 def merge(parts: Sequence[Certificates]) -> Certificates:
@@ -99,7 +99,7 @@ def merge(parts: Sequence[Certificates]) -> Certificates:
     return Certificates(**joined, settings=parts[0].settings, images=parts[0].images)
 
 
-def settings_from(facts: object) -> Settings:
+def _settings_from(facts: object) -> Settings:
     """Settings that were JSON."""
     if not isinstance(facts, dict) or set(facts) != {field.name for field in fields(Settings)}:
         raise DataError("The file's settings are not those of a certification by this version of gradreg.")

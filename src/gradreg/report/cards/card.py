@@ -6,7 +6,7 @@ from typing import Any
 
 from gradreg.config import tables, toml
 from gradreg.diagnosis.flags import verdict
-from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.objectives.base import describe
 from gradreg.report.cards.figures import Remarks, figures, percent
@@ -93,7 +93,7 @@ def _diagnosis(evaluation: Evaluation) -> str:
     return "## Diagnosis\n\n" + _listed(_verdict(examined) for examined in evaluation.threats.values())
 
 
-def _verdict(examined: Examined) -> str:
+def _verdict(examined: ThreatRecord) -> str:
     symbol = THREATS[examined.threat].symbol
     if not examined.flags:
         return f"{symbol}: not run."

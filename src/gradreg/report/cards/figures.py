@@ -5,7 +5,7 @@ from math import isclose
 from typing import Any
 
 from gradreg.config.fractions import radius_name
-from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.report.numbers import ball, clean_errors
 from gradreg.report.numbers import share as counted
@@ -18,11 +18,15 @@ class Remarks:
     """What no measurement knows: notes for the card, and whose network it is."""
 
     note: tuple[str, ...] = ()
+    """A sentence for the card and the footnotes, as what is special about the images; may be repeated."""
     trained_on: str = ""
-    """The machine that trained it; default: the one in the run's record."""
+    """The machine that it was trained on, for the card; default: what the run recorded."""
     authors: str = ""
+    """Whose network it is, for robustbench.json."""
     link: str = ""
+    """Where it is described, for robustbench.json."""
     venue: str = "N/A"
+    """Where it was published, for robustbench.json."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any
     return {name: _entry(evaluation, examined, remarks) for name, examined in evaluation.threats.items()}
 
 
-def _entry(evaluation: Evaluation, examined: Examined, remarks: Remarks) -> dict[str, Any]:
+def _entry(evaluation: Evaluation, examined: ThreatRecord, remarks: Remarks) -> dict[str, Any]:
     radius = evaluation.data.usual_radius(examined.threat)
     confirmed = [
         share_of(each.robust)

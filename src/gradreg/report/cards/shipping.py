@@ -16,6 +16,8 @@ from gradreg.classifier import Classifier
 from gradreg.config import tables, toml
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation import Evaluation
+from gradreg.evaluation.files import STATE
+from gradreg.ledger import begun_about
 from gradreg.losses import probability_margin
 from gradreg.models.registry import LIBRARIES, MODELS
 from gradreg.report.cards import card
@@ -163,10 +165,7 @@ def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: P
 
 def _fingerprint(folder: Path, record: Evaluation) -> str | None:
     """Of the weights that were evaluated, if the folder still has it and it was begun as this very evaluation."""
-    try:
-        begun = json.loads((folder / ".state" / "begun.json").read_bytes())
-    except (OSError, ValueError):
-        return None
+    begun = begun_about(folder / STATE)
     return str(begun["about"]["weights"]) if begun.get("origin") == vars(record.origin) else None
 
 

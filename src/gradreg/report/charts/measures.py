@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.evaluation.record import Bounded, Evaluation, Examined, Smoothed
+from gradreg.evaluation.record import Bounded, Evaluation, Smoothed, ThreatRecord
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import clean_errors
 
@@ -125,7 +125,7 @@ def thinned(length: int, most: int) -> list[int]:
     return [round(i * (length - 1) / (most - 1)) for i in range(most)]
 
 
-def _gap(model: str, examined: Examined, bounded: Bounded) -> Gap:
+def _gap(model: str, examined: ThreatRecord, bounded: Bounded) -> Gap:
     distance, omega = examined.distance, bounded.omega_bound
     rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()
     rows = rows[distance[rows].argsort(stable=True)]
@@ -136,7 +136,7 @@ def _gap(model: str, examined: Examined, bounded: Bounded) -> Gap:
     return Gap(model, tuple(distance[chosen].tolist()), tuple(omega[chosen].tolist()), len(rows))
 
 
-def _of_threat(evaluation: Evaluation, examined: Examined) -> list[Curve]:
+def _of_threat(evaluation: Evaluation, examined: ThreatRecord) -> list[Curve]:
     name = evaluation.subject.name
     found = [Curve(name, "empirical", examined.threat, *_steps(examined.distance, float("inf")))]
     if examined.bounded is not None and examined.bounded.eps:

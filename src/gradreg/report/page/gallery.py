@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from gradreg.evaluation.record import Evaluation, Examined, Gallery
+from gradreg.evaluation.record import Evaluation, Gallery, ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import distance_name
@@ -68,18 +68,18 @@ def _magnification(difference: Tensor) -> int:
     return max(factor * power for factor in (1, 2, 5) if factor * power <= room)
 
 
-def _broken(examined: Examined, gallery: Gallery) -> list[int]:
+def _broken(examined: ThreatRecord, gallery: Gallery) -> list[int]:
     """Which of the images kept have an adversarial one to show, the first few."""
     distance = examined.attacked.distance
     return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
 
 
-def _wall(evaluation: Evaluation, examined: Examined, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
+def _wall(evaluation: Evaluation, examined: ThreatRecord, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
     exhibits = tuple(_exhibit(evaluation, examined, gallery, i, side) for i in shown)
     return _Wall(evaluation.subject.name, THREATS[examined.threat].symbol, exhibits)
 
 
-def _exhibit(evaluation: Evaluation, examined: Examined, gallery: Gallery, i: int, side: int) -> _Exhibit:
+def _exhibit(evaluation: Evaluation, examined: ThreatRecord, gallery: Gallery, i: int, side: int) -> _Exhibit:
     row, clean, adversarial = gallery.rows[i], gallery.clean[i].float(), gallery.adversarial[i].float()
     difference = adversarial - clean
     factor = _magnification(difference)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
-from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
@@ -145,7 +145,7 @@ def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
     return _Card(evaluation.subject.name, _summary(clean, findings, cost), clean, findings, cost, level, word)
 
 
-def _finding(evaluation: Evaluation, examined: Examined) -> _Finding:
+def _finding(evaluation: Evaluation, examined: ThreatRecord) -> _Finding:
     errors = tuple(
         _RobustError(radius_name(radius), examined.robust_error(radius))
         for radius in evaluation.data.usual_radii(examined.threat)
@@ -182,7 +182,7 @@ def _duration(hours: float) -> str:
     return f"{number(3600 * hours).text} seconds"
 
 
-def _sorted(model: str, examined: Examined) -> _Sorted:
+def _sorted(model: str, examined: ThreatRecord) -> _Sorted:
     raised = sorted(
         (flag for flag in examined.flags if flag.severity != "info"),
         key=lambda flag: _SEVERITIES.index(flag.severity),

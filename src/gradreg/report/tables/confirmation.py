@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gradreg.config.fractions import radius_name
-from gradreg.evaluation.record import Confirmed, Examined
+from gradreg.evaluation.record import Confirmed, ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
@@ -46,7 +46,7 @@ def confirmation(comparison: Comparison) -> Table:
     )
 
 
-def _cells(examined: Examined, confirmed: Confirmed) -> tuple[Cell, ...]:
+def _cells(examined: ThreatRecord, confirmed: Confirmed) -> tuple[Cell, ...]:
     attacked, n = examined.attacked, len(confirmed.robust)
     return (
         share(~examined.robust_to_attacks(confirmed.eps)),

@@ -1,6 +1,6 @@
 """What training and evaluation cost, and which code, machine and settings the numbers come from."""
 
-from gradreg.evaluation.record import Examined
+from gradreg.evaluation.record import ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
@@ -70,7 +70,7 @@ def _fact(value: object) -> Cell:
     return NOTHING if value is None or value == "" else Cell(str(value), None)
 
 
-def _evaluation(examined: Examined | None) -> tuple[Cell, Cell, Cell]:
+def _evaluation(examined: ThreatRecord | None) -> tuple[Cell, Cell, Cell]:
     if examined is None:
         return NOTHING, NOTHING, NOTHING
     attacked = examined.attacked

@@ -5,7 +5,7 @@ from statistics import mean
 
 from torch import Tensor
 
-from gradreg.evaluation.record import Evaluation, Examined
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.report.comparison import Comparison, Recipe, training_seed
 from gradreg.report.numbers import ball, clean_errors, images, interval, percent, significant
 from gradreg.report.tables.cells import number, word
@@ -47,7 +47,7 @@ def _row(recipe: Recipe, comparison: Comparison, threat: str, radius: float) -> 
     hours = [evaluation.subject.hours for evaluation in each if evaluation.subject.hours is not None]
     ratios = [ratio for evaluation in each if (ratio := comparison.cost_ratio(evaluation)) is not None]
 
-    def over_seeds(robust: Callable[[Examined], Tensor | None]) -> Cell:
+    def over_seeds(robust: Callable[[ThreatRecord], Tensor | None]) -> Cell:
         return _over_seeds(recipe, lambda evaluation: _counted(robust(evaluation.threats[threat])))
 
     return Row(
@@ -66,7 +66,7 @@ def _row(recipe: Recipe, comparison: Comparison, threat: str, radius: float) -> 
     )
 
 
-def _by_autoattack(examined: Examined, radius: float) -> Tensor | None:
+def _by_autoattack(examined: ThreatRecord, radius: float) -> Tensor | None:
     """Images that AutoAttack did not break at the radius; None if it was not run there."""
     there = (each.robust for each in examined.confirmed if abs(each.eps - radius) <= 1e-6 * radius)
     return next(there, None)
