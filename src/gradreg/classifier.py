@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.fingerprints import model_key
-from gradreg.penalty.passes import Criterion, Model
+from gradreg.penalty.passes import Criterion, Model, answer
 from gradreg.precision import at_least_single
 
 # A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
@@ -72,7 +72,7 @@ class Classifier(nn.Module):
             raise ModelError(f"x must be on the model's device, {self._device}; got {x.device}. Move one of them.")
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        logits = self.model(self.normalise(x))
+        logits = answer(self.model, self.normalise(x))
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ModelError(
@@ -83,8 +83,11 @@ class Classifier(nn.Module):
 
     def normalise(self, x: Tensor) -> Tensor:
         """Pixels in the model's precision, minus the mean, over the standard deviation."""
-        x = x if self._dtype is None else x.to(self._dtype)
-        return x if self._mean is None or self._std is None else (x - self._mean) / self._std
+        pixels = x if self._dtype is None else x.to(self._dtype)
+        if self._mean is not None and self._std is not None:
+            return (pixels - self._mean) / self._std
+        # A model that writes into its input must not write into the caller's images; autograd sees to it for a leaf.
+        return pixels.clone() if pixels is x and not x.requires_grad else pixels
 
     def loss_and_gradient(
         self, x: Tensor, y: Tensor, loss: Criterion, images: Tensor | None = None

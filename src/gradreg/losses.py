@@ -25,6 +25,11 @@ def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     return _rivals(scores, y, topk).topk(topk).values[:, -1] - _own(scores, y)
 
 
+def misclassified(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
+    """Images whose label is not strictly ahead: a tie is an error, since nothing says how it would be broken."""
+    return margin(logits, y, topk) >= 0
+
+
 def probability_margin(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     """The margin on softmax probabilities, the loss of the paper's bounds; it lies in [−1, 1]."""
     return margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, topk)

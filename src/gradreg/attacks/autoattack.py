@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gradreg.attacks.result import AttackResult
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
-from gradreg.losses import margin
+from gradreg.losses import margin, misclassified
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model, RandomState
@@ -54,11 +54,11 @@ def autoattack(
     # Rounding leaves many of its images a little outside the ball, where they would not count.
     inside = norm.project(adversarial.detach().to(x) - x, eps * (1 - 2e-6))
     adversarial = (x + inside).clamp(*classifier.box)
-    misclassified = margin(logits, y) > 0
+    wrong = misclassified(logits, y)
     with torch.no_grad():
-        verified = (margin(classifier(adversarial), y) > 0) & ~misclassified
-    distance = norm.norm(adversarial - x).where(verified, torch.inf).masked_fill(misclassified, 0)
-    names = zip(misclassified.tolist(), verified.tolist(), strict=True)
+        verified = (margin(classifier(adversarial), y) > 0) & ~wrong
+    distance = norm.norm(adversarial - x).where(verified, torch.inf).masked_fill(wrong, 0)
+    names = zip(wrong.tolist(), verified.tolist(), strict=True)
     each = torch.full_like(y, -(-counted.forwards // len(x)), dtype=torch.int64)
     back = torch.full_like(y, -(-counted.backwards // len(x)), dtype=torch.int64)
     return AttackResult(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
-from gradreg.losses import margin, soft_margin
+from gradreg.losses import margin, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
 from gradreg.precision import at_least_single
 from gradreg.randomness import Streams
@@ -58,9 +58,9 @@ class Search:
         self.low, self.high = classifier.box
         extent = logits.amax(1, keepdim=True) - logits.amin(1, keepdim=True)
         self._scale = 1 / extent.where(extent > 0, 1)
-        misclassified = margin(logits, y, topk) > 0
+        wrong = misclassified(logits, y, topk)
         self.distance = torch.full((len(x),), torch.inf, dtype=at_least_single(x.dtype), device=x.device)
-        self.distance.masked_fill_(misclassified, 0)
+        self.distance.masked_fill_(wrong, 0)
         self.adversarial = x.clone()
         self.winner = torch.full_like(y, -1)
         self.goal = torch.zeros_like(self.distance)
@@ -70,7 +70,7 @@ class Search:
         self._before = self.distance
         self._every = _calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
-        self._retired = misclassified
+        self._retired = wrong
         self._rows: Tensor | None = None
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradreg.attacks.run import Attack
 from gradreg.classifier import Classifier
-from gradreg.losses import margin
+from gradreg.losses import margin, misclassified
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Criterion
 from gradreg.randomness import Streams
@@ -39,7 +39,7 @@ class Case:
     @property
     def correct(self) -> Tensor:
         """Correctly classified images: only these can be attacked."""
-        return margin(self.logits, self.y, self.topk) <= 0
+        return ~misclassified(self.logits, self.y, self.topk)
 
     def select(self, images: Tensor) -> "Case":
         """The same for some of the images."""

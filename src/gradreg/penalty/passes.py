@@ -77,6 +77,20 @@ def required(input_gradient: Tensor | None) -> Tensor:
     return input_gradient
 
 
+def answer(model: Model, x: Tensor) -> Tensor:
+    """model(x), on a copy of a leaf `x` that the model would write into.
+
+    Autograd refuses that before anything is written, so a copy is made only then: compiled models warn of an input that
+    is not a leaf.
+    """
+    try:
+        return model(x)
+    except RuntimeError as error:
+        if "in-place operation" not in str(error):
+            raise
+    return model(x.clone())
+
+
 class Calls:
     """A model and a criterion as one per-image loss that can be evaluated again under the same conditions."""
 
@@ -93,7 +107,8 @@ class Calls:
     def images(self, x: Tensor) -> Tensor:
         """The images without a graph, and in full precision where autocast is switched off."""
         x = x.detach()
-        return x.to(at_least_single(x.dtype)) if self._overrules_autocast(x) else x
+        # A copy, since a model that writes into its input must not write into the caller's images.
+        return x.to(at_least_single(x.dtype) if self._overrules_autocast(x) else x.dtype, copy=True)
 
     def evaluate(self, x: Tensor, y: Tensor, *, track: bool) -> tuple[Tensor, Tensor]:
         """Losses and logits; running statistics are updated if `track`."""
@@ -105,7 +120,7 @@ class Calls:
                 switched.enter_context(_set(self.batch_norms, "track_running_stats", False))
             if self._overrules_autocast(x):
                 switched.enter_context(torch.autocast(x.device.type, enabled=False))
-            logits = self.model(x)
+            logits = answer(self.model, x)
             losses = self.criterion(logits, y)
         if losses.shape != (len(x),):
             raise ConfigError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from gradreg.losses import cross_entropy
+from gradreg.losses import cross_entropy, misclassified
 from gradreg.norms import threat
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty import regularized_loss
@@ -131,7 +131,7 @@ def _metrics(sums: dict[str, float], most_frequent: float, largest: float) -> He
 
 
 def _correct(logits: Tensor, y: Tensor) -> float:
-    return (logits.argmax(1) == y).sum().item()
+    return (~misclassified(logits, y)).sum().item()
 
 
 def _add(counts: Tensor, more: Tensor) -> Tensor:

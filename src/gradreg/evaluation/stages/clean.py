@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradreg.evaluation.work import Work
-from gradreg.losses import probability_margin
+from gradreg.losses import misclassified, probability_margin
 
 
 @dataclass(frozen=True)
@@ -33,5 +33,8 @@ def _clean(work: Work) -> Clean:
         errors = 0
         for start in range(0, total, size):
             images, labels = (part.to(x.device) for part in whole(slice(start, start + size)))
-            errors += int((work.classifier.check(images, labels).argmax(1) != labels).sum())
-    return Clean(logits.argmax(1).cpu(), probability_margin(logits, y).cpu(), errors, total)
+            errors += int(misclassified(work.classifier.check(images, labels), labels).sum())
+    # Where the label is tied with a rival, the rival is the answer: a tie is an error.
+    rival = logits.scatter(1, y[:, None], -torch.inf).argmax(1)
+    prediction = torch.where(misclassified(logits, y), rival, y)
+    return Clean(prediction.cpu(), probability_margin(logits, y).cpu(), errors, total)
