@@ -1,5 +1,7 @@
 """Models that nobody here wrote: ones that write into their input, and ones whose logits tie."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -104,3 +106,36 @@ def test_a_constant_model_is_robust_to_nothing() -> None:
     x, y = torch.rand(8, 3, 4, 4), torch.arange(8) % 4
     found = gradreg.attack(Constant().eval(), x, y, attacks="quick")
     assert found.robust_accuracy(0) == found.robust_accuracy(1) == 0
+
+
+def test_a_file_of_one_function_is_not_continued_with_another(plain: nn.Module, images: Tensor, tmp_path: Path) -> None:
+    """Both give the same class to every image; only the logits tell them apart."""
+    x = images.float()
+    y = plain(x).argmax(1)
+    ahead = nn.functional.one_hot(y, 4).float()
+    gradreg.attack(lambda x: plain(x), x, y, attacks=["fmn"], resume=tmp_path / "pool")
+    with pytest.raises(gradreg.ConfigError, match="begun with other weights"):
+        gradreg.attack(lambda x: plain(x) + ahead[: len(x)], x, y, attacks=["fmn"], resume=tmp_path / "pool")
+
+
+def test_polishing_nothing_is_not_robustness(plain: nn.Module, images: Tensor) -> None:
+    x = images.float()
+    with pytest.raises(gradreg.ConfigError, match="must include one that finds adversarial images"):
+        gradreg.attack(plain, x, plain(x).argmax(1), attacks=["polish"])
+
+
+def test_grey_images_are_not_spread_over_three_channels() -> None:
+    model = gradreg.build("compact", classes=10, mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2)).eval()
+    with pytest.raises(gradreg.ModelError, match="Expected images with 3 channels; got 1"):
+        model(torch.rand(2, 1, 32, 32))
+
+
+@pytest.mark.parametrize("head", ['{"about": 3}', '{"about": {}}', "[]"])
+def test_a_damaged_head_of_an_evaluation_is_one_sentence(
+    plain: nn.Module, images: Tensor, tmp_path: Path, head: str
+) -> None:
+    (tmp_path / ".state").mkdir()
+    (tmp_path / ".state" / "begun.json").write_text(head)
+    x = images.float()
+    with pytest.raises(gradreg.GradregError):
+        gradreg.evaluate(plain, (x, plain(x).argmax(1)), attacks="quick", regularity="local", folder=tmp_path)

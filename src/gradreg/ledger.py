@@ -59,7 +59,8 @@ class Ledger:
             head = self.folder / _HEAD
             if head.is_file():
                 begun = _read(head)
-                check_same(self.folder, begun.get("about", {}), self.about)
+                about = begun.get("about")
+                check_same(self.folder, about if isinstance(about, dict) else {}, self.about)
                 self.noted = {name: value for name, value in begun.items() if name != "about"}
             elif self.writes:
                 storage.write_json(head, {"about": dict(self.about), **self.noted})
@@ -117,7 +118,7 @@ class Timer:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._before = float(_read(path)["seconds"]) if path is not None and path.is_file() else 0.0
+        self._before = _noted_seconds(path)
         self._began = self._noted = perf_counter()
 
     @property
@@ -178,6 +179,16 @@ def begun_about(folder: Path) -> Mapping[str, Any]:
         return _read(folder / _HEAD)
     except (OSError, DataError):
         return {}
+
+
+def _noted_seconds(path: Path | None) -> float:
+    """0 where none were noted, or a kill or a stranger left something else: a clock is not worth stopping for."""
+    if path is None or not path.is_file():
+        return 0.0
+    try:
+        return float(_read(path)["seconds"])
+    except (DataError, KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -74,4 +74,10 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], di
         raise DataError(f"{path} cannot be read as a {kind} file of gradreg: {error}.") from error
     if metadata.get("kind") != kind:
         raise DataError(f"{path} holds no {kind}: it was written by something else, or for something else.")
-    return tensors, json.loads(metadata["facts"])
+    try:
+        facts = json.loads(metadata["facts"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} is damaged: its header cannot be read ({type(error).__name__}); delete it.") from error
+    if not isinstance(facts, dict):
+        raise DataError(f"{path} is damaged: its header is not a table; delete it.")
+    return tensors, facts

@@ -34,6 +34,7 @@ def test_texts_and_values_mean_the_same() -> None:
     assert EvaluationOptions(attacks="fmn").attacks_chosen == ("fmn",)
     assert EvaluationOptions(attacks="quick").attacks_chosen == "quick"
     assert EvaluationOptions(attacks=["fmn", "pgd"]).attacks_name == "fmn,pgd"
+    assert typed("--smoothing", "none", "--autoattack", "none") == EvaluationOptions()
     assert typed("--alpha", "1/1000", "--no-diagnosis") == EvaluationOptions(alpha=0.001, diagnosis=False)
 
 
@@ -45,6 +46,14 @@ def test_texts_and_values_mean_the_same() -> None:
         ({"smoothing": "a,b"}, "smoothing must be comma-separated numbers such as 0.25,0.5; got 'a,b'"),
         ({"smoothing": [None]}, "smoothing must be comma-separated numbers"),
         ({"images": 0}, "images must be at least 1; got 0"),
+        ({"images": "ten"}, "images must be a whole number; got 'ten'"),
+        ({"images": 2.5}, "images must be a whole number; got 2.5"),
+        ({"images": True}, "images must be a whole number; got True"),
+        ({"seed": None}, "seed must be a whole number; got None"),
+        ({"alpha": "x"}, "alpha must be a number; got 'x'"),
+        ({"diagnosis": "no"}, "diagnosis must be True or False; got 'no'"),
+        ({"threat": None}, "threat must be names, .*; got None"),
+        ({"attacks": 3}, "attacks must be names, .*; got 3"),
         ({"regularity": "guess"}, "regularity must be one of .*; got 'guess'"),
         ({"autoattack": {"l2": 0.5}}, "autoattack must give each threat a list of radii"),
         *(

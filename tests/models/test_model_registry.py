@@ -19,7 +19,7 @@ def message_of(name: str, **options: object) -> str:
 
 def test_names_come_with_one_line_each() -> None:
     listing = names()
-    assert set(listing) == {"small", "compact", "resnext34_2x32", "resnet50"}
+    assert set(listing) >= {"small", "compact", "resnext34_2x32", "resnet50"}
     assert all(description and "\n" not in description for description in listing.values())
 
 

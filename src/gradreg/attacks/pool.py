@@ -95,6 +95,13 @@ class Pool:
     def load(cls, path: str | os.PathLike[str]) -> "Pool":
         """Read what `save` wrote."""
         tensors, facts = read(path, _KIND)
+        try:
+            return cls._restored(tensors, facts)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); delete it.") from error
+
+    @classmethod
+    def _restored(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Pool":
         pool = cls(len(tensors["distance"]), facts["about"])
         pool.examined = tensors.pop("examined")
         winner = tuple(facts["winners"][code] for code in tensors.pop("winner").tolist())

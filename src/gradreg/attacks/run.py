@@ -107,7 +107,7 @@ def run_plan(
     start: Tensor | None = None,
 ) -> AttackResult:
     """Run the steps of a plan on batches of images and verify what they found."""
-    norm, classifier, radii = named_threat(threat), Classifier.of(model), _radii(eps)
+    norm, classifier, radii = named_threat(threat), Classifier.of(model), radii_of(eps)
     for step in plan:
         step.check(norm)
     if start is not None and start.shape != x.shape:
@@ -228,7 +228,8 @@ def _pairs(search: Search) -> Iterable[tuple[int, float]]:
     return zip(search.winner.tolist(), search.distance.tolist(), strict=True)
 
 
-def _radii(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
+def radii_of(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    """The radii that are aimed at, ascending; None for the smallest distance."""
     if eps is None:
         return None
     radii = tuple(sorted({float(eps)} if isinstance(eps, int | float) else {float(radius) for radius in eps}))

@@ -19,7 +19,7 @@ from gradreg.attacks.pgd import pgd
 from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
-from gradreg.attacks.run import Attack, Progress, Setup, Step, run_plan
+from gradreg.attacks.run import Attack, Progress, Setup, Step, radii_of, run_plan
 from gradreg.attacks.square import square
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
@@ -61,6 +61,8 @@ def attack(
     """
     norm = named_threat(threat)
     plan = _plan(attacks, norm, fixed=eps is not None)
+    if start is None and not any(step.attack.claims for step in plan):
+        raise ConfigError(f"attacks must include one that finds adversarial images, or start= be given; got {attacks}.")
     setup = Setup(topk, seed, budget, batch_size, quantize, progress)
     if resume is None:
         return run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
@@ -71,10 +73,10 @@ def attack(
         return run_plan(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
 
     about = {
-        "weights": Classifier.of(model).fingerprint(x[:batch_size]),
-        "images": images_key(x, y),
+        "weights": Classifier.of(model).fingerprint(x),
+        "images": images_key(x, y) + ("" if start is None else images_key(start)),
         "attacks": repr((plan, norm.name)),
-        "settings": repr((eps, topk, seed, budget, quantize)),
+        "settings": repr((radii_of(eps), topk, seed, budget, quantize)),
     }
     path = Path(resume)
     with lock(path.parent, path.name):

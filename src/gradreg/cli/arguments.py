@@ -76,10 +76,11 @@ def _text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     takes_text = any(part is str or get_origin(part) is Literal for part in parts)
     if not takes_text or all(part in _PLAIN or get_origin(part) is Literal for part in parts):
         return None
+    may_be_none = NoneType in parts
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar="TEXT",
-        instance_from_str=lambda arguments: arguments[0],
+        instance_from_str=lambda arguments: None if may_be_none and arguments[0] == "none" else arguments[0],
         is_instance=lambda value: True,
         str_from_instance=lambda value: [_written(value)],
     )

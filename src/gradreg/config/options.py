@@ -3,12 +3,15 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from gradreg.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+_WORDS: dict[Any, str] = {bool: "True or False", int: "a whole number", float: "a number"}
 
 
 def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> T:
@@ -25,6 +28,18 @@ def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> 
     if keywords:
         raise ConfigError(f"Pass options= or keywords, not both; got options= and {', '.join(keywords)}=.")
     return options
+
+
+def check_types(options: Any) -> None:
+    """Refuse a whole number, number or switch that is something else; other fields check themselves."""
+    for name, hint in get_type_hints(type(options)).items():
+        value = getattr(options, name)
+        kinds = [part for part in get_args(hint) or (hint,) if part in _WORDS]
+        if not kinds or (value is None and NoneType in get_args(hint)):
+            continue
+        accepted = (int, float) if kinds[0] is float else kinds[0]
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kinds[0] is not bool):
+            raise ConfigError(f"{name} must be {_WORDS[kinds[0]]}; got {value!r}.")
 
 
 def takes(cls: type) -> Callable[[F], F]:

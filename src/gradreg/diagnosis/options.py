@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gradreg.config.options import check_types
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
@@ -24,6 +25,7 @@ class DiagnosisOptions:
     """Images per forward."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         named_threat(self.threat)
         for name in ("topk", "images", "batch_size"):
             if getattr(self, name) < 1:

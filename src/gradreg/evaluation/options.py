@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimate import Method
 from gradreg.config.fractions import fraction
+from gradreg.config.options import check_types
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, ThreatName
 from gradreg.smoothing.certificates import Settings as SmoothingSettings
@@ -58,6 +59,7 @@ class EvaluationOptions:
     """Images per forward; results do not depend on it."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         threats = self.threats
         if not threats or any(name not in THREATS for name in threats) or len(set(threats)) < len(threats):
             raise ConfigError(f"threat must be one or more of {', '.join(THREATS)}, each once; got {list(threats)}.")
@@ -98,18 +100,18 @@ class EvaluationOptions:
     @property
     def threats(self) -> tuple[ThreatName, ...]:
         """By name."""
-        return tuple(_names(self.threat))  # type: ignore[arg-type]
+        return tuple(_names("threat", self.threat))  # type: ignore[arg-type]
 
     @property
     def attacks_chosen(self) -> str | tuple[str, ...]:
         """A suite by name, or attacks by theirs."""
-        names = _names(self.attacks)
+        names = _names("attacks", self.attacks)
         return names[0] if len(names) == 1 and names[0] in SUITES else names
 
     @property
     def attacks_name(self) -> str:
         """The suite, or the attacks with commas between."""
-        return ",".join(_names(self.attacks))
+        return ",".join(_names("attacks", self.attacks))
 
     @property
     def sigmas(self) -> tuple[float, ...]:
@@ -143,8 +145,11 @@ class EvaluationOptions:
         return blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
-def _names(given: Names) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (given.split(",") if isinstance(given, str) else given))
+def _names(option: str, given: Names) -> tuple[str, ...]:
+    try:
+        return tuple(name.strip() for name in (given.split(",") if isinstance(given, str) else given))
+    except (AttributeError, TypeError):
+        raise ConfigError(f"{option} must be names, or one text with commas between them; got {given!r}.") from None
 
 
 def _numbers(name: str, given: Numbers) -> tuple[float, ...]:

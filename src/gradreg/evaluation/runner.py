@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
-from gradreg.errors import ConfigError, ModelError
+from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.evaluation import stages
 from gradreg.evaluation.files import FACTS, STATE, save
 from gradreg.evaluation.inputs import Data, inputs_of
@@ -65,7 +65,7 @@ def evaluate(
         if (Path(place) / FACTS).exists() and not state.exists():
             raise ConfigError(f"{place} holds a finished evaluation; choose another folder (--out), or delete it.")
         about = {
-            "weights": classifier.fingerprint(inputs.x[: chosen.batch_size]),
+            "weights": classifier.fingerprint(inputs.x),
             "images": inputs.key(),
             "calibration images": inputs.calibration.key if inputs.calibration else "",
             "settings": chosen.key(),
@@ -86,7 +86,7 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
     options, inputs = work.options, work.inputs
     clean = _explained(work, lambda: stages.clean.clean(work), options.threats[0])
     threats: dict[str, ThreatRecord] = {name: _threat(work, name) for name in options.threats}
-    begun = Origin(**work.ledger.noted["origin"])
+    begun = _begun(work)
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
         subject=subject,
@@ -106,6 +106,13 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
         found = replace(found, smoothing=(*found.smoothing, smoothed))
         work.reporter.smoothed(smoothed, float(found.certified(smoothed, smoothed.radii[0]).double().mean()))
     return found
+
+
+def _begun(work: Work) -> Origin:
+    try:
+        return Origin(**work.ledger.noted["origin"])
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{work.ledger.folder} is damaged: it does not say where it was begun; delete it.") from error
 
 
 def _threat(work: Work, name: ThreatName) -> ThreatRecord:

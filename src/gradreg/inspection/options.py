@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradreg.attacks.suite import ATTACKS
+from gradreg.config.options import check_types
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
@@ -24,6 +25,9 @@ class InspectionOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_types(self)
+        if self.attacks is not None and not isinstance(self.attacks, str | Sequence):
+            raise ConfigError(f"attacks must be names, or one text with commas between them; got {self.attacks!r}.")
         known = self._known
         wrong = [name for name in self.attack_names if name not in known]
         if wrong or not self.attack_names:

@@ -28,7 +28,11 @@ class Normalize(nn.Module):
         self.register_buffer("std", stds.to(torch.get_default_device()))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Normalised pixels of images [N, C, H, W]."""
+        """Normalised pixels of images [N, C, H, W]; grey ones are not spread over the channels of coloured ones."""
+        if pixels.ndim > 1 and pixels.shape[1] != max(len(self.mean), len(self.std)) > 1:
+            raise ModelError(
+                f"Expected images with {max(len(self.mean), len(self.std))} channels; got {pixels.shape[1]}."
+            )
         return (pixels - self.mean) / self.std
 
     def extra_repr(self) -> str:

@@ -90,7 +90,7 @@ def certify(
     sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, seed, batch_size)
     path = None if state is None else Path(state)
     about = {
-        "weights": classifier.fingerprint(x[:batch_size]),
+        "weights": classifier.fingerprint(x),
         "images": tally.images,
         "labels": "" if labels is None else joint_key(labels.tolist()),
         "settings": repr(settings),
