@@ -95,7 +95,7 @@ def test_a_given_regularity_gives_the_bounds(plane: Plane, image: Tensor) -> Non
     assert float(found.bound.omega) == pytest.approx(0.1, rel=1e-4)
     assert float(found.bound.lipschitz) == pytest.approx(0.1, rel=1e-4)
     assert "(given)" in summary(found)[1]
-    with pytest.raises(ConfigError, match="regularity must be for linf, the threat; got one for l2"):
+    with pytest.raises(ConfigError, match=r"regularity must be for linf and top-1, .*; got one for l2 and top-1"):
         inspect_image(plane, image, threat="linf", regularity=given)
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from gradreg.config.fractions import radius_name
+from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import significant
@@ -189,20 +190,36 @@ def test_only_tables_with_figures_are_shown() -> None:
     assert set(built(replace(evaluation, threats={}, smoothing=()))) == {"cost", "origin"}
 
 
-def test_top_k_errors_without_a_clean_run_are_the_attacks() -> None:
-    """The class of the misclassified image may still be among the first five."""
-    evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    attacked = replace(examined.attacked, distance=examined.attacked.distance + 0.05)
-    five = replace(
-        evaluation,
-        clean=None,
-        settings=replace(evaluation.settings, topk=5),
-        threats={"l2": replace(examined, attacked=attacked)},
-    )
-    table = built(five)["table-2"]
-    assert texts(table)[0] == "0.0 %"
-    assert "top-5" in table.caption
+def top_five(name: str = "by hand") -> Evaluation:
+    evaluation = handmade(name)
+    return replace(evaluation, settings=replace(evaluation.settings, topk=5))
+
+
+def test_top_k_errors_say_so_in_every_table() -> None:
+    plain, five = built(), built(top_five())
+    for key, table in plain.items():
+        words = " ".join([table.title, table.caption, *(column.heading for column in table.columns)])
+        assert "top-" not in words
+        assert five[key].title == f"{table.title}, top-5"
+        for one, other in zip(table.columns, five[key].columns, strict=True):
+            assert other.heading == one.heading.replace("error", "top-5 error")
+        assert [texts(five[key], row) for row in range(len(table.rows))] == [
+            texts(table, row) for row in range(len(table.rows))
+        ]
+
+
+def test_top_k_and_top_1_do_not_stand_in_one_column() -> None:
+    with pytest.raises(DataError, match="'one' was evaluated for top-1 and 'two' for top-5, so their errors cannot"):
+        Comparison.of([handmade("one"), top_five("two")])
+    assert Comparison.of([top_five()]).notes[0].startswith("Errors are top-5 errors")
+
+
+def test_quoted_rows_have_the_same_k() -> None:
+    """The paper's CIFAR-10 errors are top-1, its ImageNet errors top-5."""
+    for key in ("table-1", "table-2", "table-3"):
+        assert {row.name.split(":")[0] for row in paper_rows(key, "folder", 1)} == {"paper, CIFAR-10"}
+        assert {row.name.split(":")[0] for row in paper_rows(key, "folder", 5)} == {"paper, ImageNet, top-5"}
+        assert paper_rows(key, "cifar10", 5) == paper_rows(key, "folder", 3) == ()
 
 
 def test_only_smoothing_is_called_certified() -> None:
@@ -216,12 +233,14 @@ def test_only_smoothing_is_called_certified() -> None:
 
 
 def test_the_papers_rows_are_marked_and_keep_their_digits() -> None:
-    found = built(paper=True)
-    for key, count in {"table-1": 8, "table-2": 8, "table-3": 8, "table-4": 4, "table-5": 5, "cost": 0}.items():
-        quoted = [row for row in found[key].rows if row.quoted]
-        assert len(quoted) == count
-        assert all(len(row.cells) == len(found[key].columns) for row in quoted)
-    linf = paper_rows("table-1", "mnist5k")
+    found, five = built(paper=True), built(top_five(), paper=True)
+    for key, counts in {"table-1": (5, 3), "table-2": (5, 3), "table-3": (5, 3), "table-5": (5, 0)}.items():
+        for table, count in zip((found[key], five[key]), counts, strict=True):
+            quoted = [row for row in table.rows if row.quoted]
+            assert len(quoted) == count
+            assert all(len(row.cells) == len(table.columns) for row in quoted)
+    assert [sum(row.quoted for row in found[key].rows) for key in ("table-4", "cost")] == [4, 0]
+    linf = (*paper_rows("table-1", "mnist5k"), *paper_rows("table-1", "mnist5k", 5))
     at = next(row for row in linf if "ε = 2/255" in row.name)
     assert [cell.text for cell in at.cells] == ["6.17 %", "16.02 %", "100 %", "16.80 %", "53.90 %", "10.82", "5.25×"]
     assert [cell.value for cell in at.cells][:5] == [0.0617, 0.1602, 1.0, 0.168, 0.539]

@@ -6,7 +6,7 @@ options dataclass reads both. Numbers may be fractions, such as 8/255.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -58,8 +58,17 @@ class ModelArguments:
         """The model and its data set on the device, as an `Opened`, and the device."""
         from gradreg.runs.opening import open_model_on
 
-        with open_model_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as found:
-            yield found
+        with open_model_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as (
+            opened,
+            device,
+        ):
+            yield replace(opened, subject=replace(opened.subject, arguments=self.written)), device
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The arguments that mean the same on another machine, as they were typed."""
+        given = [("--data", self.data), ("--architecture", self.architecture), *(("--set", each) for each in self.set)]
+        return tuple(word for flag, value in given if value is not None for word in (flag, value))
 
 
 def say(console: Console, sentence: str) -> None:

@@ -30,6 +30,19 @@ def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> 
     return options
 
 
+def plain(options: Any) -> dict[str, Any]:
+    """The options as JSON has them: lists for tuples, names for objects that have one."""
+    return {field.name: _plain(getattr(options, field.name)) for field in fields(options)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return str(value.name) if hasattr(value, "name") else [_plain(part) for part in value]
+
+
 def check_types(options: Any) -> None:
     """Refuse a whole number, number or switch that is something else; other fields check themselves."""
     for name, hint in get_type_hints(type(options)).items():

@@ -35,6 +35,8 @@ class EvaluationOptions:
     """Random test images to evaluate on; all of them if there are fewer."""
     attacks: Names = "standard"
     """A suite (standard, paper or quick), or comma-separated attacks."""
+    topk: int = 1
+    """An image is misclassified if its label is not among the k largest logits."""
     regularity: Method = "ascent"
     """How L and ω of the bounds are estimated."""
     calibration_images: int = 640
@@ -72,14 +74,14 @@ class EvaluationOptions:
         ):
             if value not in known:
                 raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        for name in ("images", "calibration_images", "batch_size"):
+        for name in ("images", "topk", "calibration_images", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1; got {getattr(self, name)}.")
         if len(set(self.sigmas)) < len(self.sigmas):
             raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
         for sigma in self.sigmas:
             SmoothingSettings(
-                sigma, self.alpha, self.samples, 1, self.certified_radii, "sequential", 1, self.seed, False
+                sigma, self.alpha, self.samples, 1, self.certified_radii, "sequential", self.topk, self.seed, False
             )
         self._check_confirmations()
 
@@ -90,6 +92,8 @@ class EvaluationOptions:
                     f"autoattack must confirm threats that are evaluated ({', '.join(self.threats)}); got {threat!r}: "
                     "add it to threat, or leave it out."
                 )
+            if self.topk > 1:
+                raise ConfigError(f"AutoAttack is about top-1; got topk={self.topk}. Leave autoattack out.")
             # Distinct as the table names them.
             distinct = {f"{radius:g}" for radius in radii}
             if len(distinct) < len(radii) or not all(0 < radius < math.inf for radius in radii):
@@ -137,11 +141,11 @@ class EvaluationOptions:
 
     def key(self) -> str:
         """What every stage depends on; one more threat, σ or confirmation leaves finished stages as they are."""
-        return repr((self.attacks_name, self.regularity, self.seed))
+        return repr((self.attacks_name, self.regularity, self.seed, self.topk))
 
     def smoothing_key(self, sigma: float) -> str:
         """What certificates depend on besides."""
-        settings = repr((sigma, self.alpha, self.samples, self.certified_radii))
+        settings = repr((sigma, self.alpha, self.samples, self.certified_radii, self.topk))
         return blake2b(settings.encode(), digest_size=4).hexdigest()
 
 

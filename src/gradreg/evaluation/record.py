@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import torch
 from torch import Tensor, device
@@ -52,6 +53,8 @@ class Settings:
     attacks: str
     regularity: str
     topk: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option by name, as JSON has it; empty in files of before they were recorded."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +222,9 @@ class Evaluation:
     """Positions of the images in the test set."""
     label: Tensor
     prediction: Tensor
+    """The label where it is among the k largest logits, else the class of the largest."""
     margin: Tensor
-    """Of softmax probabilities: the largest of the other classes less the true one's; negative is correct."""
+    """Of softmax probabilities: the k-th largest of the other classes less the true one's; negative is correct."""
     threats: Mapping[str, ThreatRecord]
     smoothing: tuple[Smoothed, ...] = ()
     clean: tuple[int, int] | None = None

@@ -9,7 +9,7 @@ from rich.progress import Progress as Bars
 
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import Bounded, Confirmed, Smoothed, ThreatRecord
-from gradreg.evaluation.shares import share_of
+from gradreg.evaluation.shares import share_of, top_k
 from gradreg.norms import ThreatName
 
 Progress = Callable[[int, int], None]
@@ -19,8 +19,8 @@ Progress = Callable[[int, int], None]
 class ConsoleReporter:
     """Prints to a console; without one it prints nothing."""
 
-    def __init__(self, console: Console | None) -> None:
-        self.console = console
+    def __init__(self, console: Console | None, topk: int = 1) -> None:
+        self.console, self.topk = console, topk
 
     def say(self, sentence: str) -> None:
         """A line."""
@@ -40,9 +40,9 @@ class ConsoleReporter:
 
     def attacked(self, examined: ThreatRecord, radius: float) -> None:
         """Attacks in one threat are finished."""
-        share = examined.robust_error(radius)
+        share, robust_error = examined.robust_error(radius), top_k("robust error", self.topk)
         self.say(
-            f"attacks {examined.threat}: mean distance {examined.mean_distance():.3g}, robust error at {radius:.3g}: "
+            f"attacks {examined.threat}: mean distance {examined.mean_distance():.3g}, {robust_error} at {radius:.3g}: "
             f"{100 * share.value:.1f} % (n = {share.n}), {examined.attacked.seconds:.0f} s"
         )
 

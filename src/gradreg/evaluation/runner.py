@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from gradreg.classifier import Classifier
-from gradreg.config.options import options_of, takes
+from gradreg.config.options import options_of, plain, takes
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.evaluation import stages
 from gradreg.evaluation.files import FACTS, STATE, save
@@ -70,10 +70,11 @@ def evaluate(
             "calibration images": inputs.calibration.key if inputs.calibration else "",
             "settings": chosen.key(),
         }
-        reporter = ConsoleReporter(console if processes.first else None)
+        reporter = ConsoleReporter(console if processes.first else None, chosen.topk)
         with Ledger(state, about, noted={"origin": vars(origin)}, writes=processes.first) as ledger:
             processes.wait()
             work = Work(classifier, inputs, chosen, processes, ledger, reporter)
+            stages.clean.check(work, classes)
             stages.confirmation.check(work, classes)
             found = _evaluation(work, subject, origin, test_set.classes or tuple(map(str, range(classes))))
             if folder is not None and processes.first:
@@ -91,7 +92,7 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
     found = Evaluation(
         subject=subject,
         data=replace(inputs.test_set, classes=classes),
-        settings=Settings(options.seed, options.attacks_name, options.regularity),
+        settings=Settings(options.seed, options.attacks_name, options.regularity, options.topk, plain(options)),
         origin=begun,
         index=inputs.index,
         label=inputs.y.cpu(),

@@ -1,5 +1,6 @@
 """Shares of images, with what the choice of images leaves open about them."""
 
+import re
 from dataclasses import dataclass
 
 import torch
@@ -22,3 +23,8 @@ def share_of(marked: Tensor) -> Share:
 
     hits, n = int(torch.count_nonzero(marked)), len(marked)
     return Share(hits / n, *clopper_pearson(hits, n), n)
+
+
+def top_k(words: str, k: int) -> str:
+    """`words` with every error and accuracy called by its k unless that is 1: "clean error" is "clean top-5 error"."""
+    return words if k == 1 else re.sub(r"\b(errors?|accurac(?:y|ies))\b", rf"top-{k} \1", words)

@@ -42,7 +42,8 @@ def _empirical(found: Inspection) -> str:
     if found.nearest == math.inf:
         return f"Found: no adversarial image by {len(found.found)} attacks, which proves nothing."
     best = found.ranked[0]
-    return f"Found: an adversarial image at {norm} {best.distance:.4g}, by {best.attack}."
+    beyond = "" if found.topk == 1 else f", its label not among the first {found.topk}"
+    return f"Found: an adversarial image at {norm} {best.distance:.4g}, by {best.attack}{beyond}."
 
 
 def _heuristic(found: Inspection) -> str:
@@ -107,7 +108,8 @@ def _header(found: Inspection) -> list[tuple[str, str, str]]:
     agreed = "and classified so" if found.label == found.prediction else f"but classified {names[found.prediction]}"
     slope = f"gradient norm {found.grad_norm:.3g}"
     margin = f"{found.margin:.3f}".replace("-", "−")
-    about = f"Labelled {names[found.label]} {agreed}; probability margin {margin}, {slope}."
+    measured = "probability margin" if found.topk == 1 else f"top-{found.topk} probability margin"
+    about = f"Labelled {names[found.label]} {agreed}; {measured} {margin}, {slope}."
     colours = (_EMPIRICAL, _HEURISTIC, _PROBABILISTIC)
     lines = [(about, "black", "bold")]
     for text, colour in zip(summary(found), colours, strict=True):

@@ -45,7 +45,7 @@ class Inspection:
     classes: tuple[str, ...]
     threat: ThreatName
     margin: float
-    """Of probabilities: the largest other class less the labelled one; negative: classified as labelled."""
+    """Of probabilities: the k-th largest other class less the labelled one; negative: classified as labelled."""
     grad_norm: float
     """‖∇ℓ‖_* of that margin."""
     found: tuple[Nearest, ...]
@@ -54,6 +54,8 @@ class Inspection:
     refusal: str
     certificate: Certificates
     """Probabilistic, in l2 whatever the threat, and of the smoothed classifier."""
+    topk: int = 1
+    """The image is classified correctly while its label is among this many largest logits."""
 
     @property
     def nearest(self) -> float:
@@ -84,11 +86,14 @@ def inspect_image(
     bounds use `regularity`; default: the "local" estimate around the image.
     """
     chosen = options_of(InspectionOptions, options, keywords)
-    classifier, norm, seed = Classifier.of(model), chosen.norm, chosen.seed
+    classifier, norm, seed, topk = Classifier.of(model), chosen.norm, chosen.seed, chosen.topk
     if x.ndim != 3:
         raise DataError(f"x must be one image, (channels, height, width); got shape {tuple(x.shape)}.")
-    if regularity is not None and regularity.threat != norm.name:
-        raise ConfigError(f"regularity must be for {norm.name}, the threat; got one for {regularity.threat}.")
+    if regularity is not None and (regularity.threat, regularity.topk) != (norm.name, topk):
+        raise ConfigError(
+            f"regularity must be for {norm.name} and top-{topk}, like the inspection; got one for {regularity.threat} "
+            f"and top-{regularity.topk}."
+        )
     names, image = chosen.attack_names, x[None]
     logits = classifier.check(image, torch.zeros(1, dtype=torch.int64, device=x.device))
     prediction = int(logits.argmax())
@@ -98,14 +103,14 @@ def inspect_image(
     if len(shown) != logits.shape[1]:
         raise DataError(f"Expected {logits.shape[1]} class names, one per logit; got {len(shown)}.")
 
-    value, gradient = classifier.loss_and_gradient(image, label, probability_margin)
+    value, gradient = classifier.loss_and_gradient(image, label, lambda z, y: probability_margin(z, y, topk))
     found = []
     for number, name in enumerate(names, 1):
-        found.append(_nearest(classifier, image, label, name, norm.name, seed))
+        found.append(_nearest(classifier, image, label, name, norm.name, topk, seed))
         if progress is not None:
             progress(number, len(names))
     reach = min(one.distance for one in found)
-    bound, refusal = _bound(classifier, image, label, norm.name, regularity, reach, seed)
+    bound, refusal = _bound(classifier, image, label, norm.name, topk, regularity, reach, seed)
     return Inspection(
         image=x,
         label=int(label),
@@ -117,12 +122,15 @@ def inspect_image(
         found=tuple(found),
         bound=bound,
         refusal=refusal,
-        certificate=certify(classifier, image, sigma=chosen.sigma, n=chosen.samples, seed=seed),
+        certificate=certify(classifier, image, sigma=chosen.sigma, n=chosen.samples, topk=topk, seed=seed),
+        topk=topk,
     )
 
 
-def _nearest(classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: ThreatName, seed: int) -> Nearest:
-    result = attack(classifier, image, label, threat=threat, attacks=[name], seed=seed)
+def _nearest(
+    classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: ThreatName, topk: int, seed: int
+) -> Nearest:
+    result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed)
     with torch.no_grad():
         prediction = int(classifier(result.adversarial).argmax())
     counts = int(result.forwards), int(result.backwards)
@@ -134,6 +142,7 @@ def _bound(
     image: Tensor,
     label: Tensor,
     threat: ThreatName,
+    topk: int,
     regularity: Regularity | None,
     reach: float,
     seed: int,
@@ -144,7 +153,9 @@ def _bound(
         if regularity is None:
             end = torch.linspace(0, _BEYOND * reach, _RADII + 1, dtype=torch.float64) if math.isfinite(reach) else None
             eps = None if end is None else end[1:].tolist()
-            regularity = estimate_regularity(classifier, (image, label), threat, method="local", eps=eps, seed=seed)
+            regularity = estimate_regularity(
+                classifier, (image, label), threat, method="local", topk=topk, eps=eps, seed=seed
+            )
         return bounds(classifier, image, label, regularity), ""
     except BoundsError as refused:
         return None, str(refused)

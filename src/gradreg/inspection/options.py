@@ -16,6 +16,8 @@ class InspectionOptions:
 
     threat: ThreatName = "l2"
     """The threat: linf, l2 or l1."""
+    topk: int = 1
+    """An image is misclassified if its label is not among the k largest logits."""
     attacks: str | Sequence[str] | None = None
     """Comma-separated attacks, each run by itself; default: every attack on the threat."""
     sigma: float = 0.25
@@ -28,6 +30,8 @@ class InspectionOptions:
         check_types(self)
         if self.attacks is not None and not isinstance(self.attacks, str | Sequence):
             raise ConfigError(f"attacks must be names, or one text with commas between them; got {self.attacks!r}.")
+        if self.topk < 1:
+            raise ConfigError(f"topk must be at least 1; got {self.topk}.")
         known = self._known
         wrong = [name for name in self.attack_names if name not in known]
         if wrong or not self.attack_names:

@@ -45,7 +45,13 @@ class Comparison:
             if len(evaluation) == 0:
                 raise DataError(f"The evaluation of {evaluation.subject.name!r} must hold at least one image; got 0.")
             _check_same_data(prepared[0], evaluation)
-        return cls(prepared, (*_selections(prepared), *_settings(prepared)))
+            _check_same_top_k(prepared[0], evaluation)
+        return cls(prepared, (*_top_k(prepared[0]), *_selections(prepared), *_settings(prepared)))
+
+    @property
+    def topk(self) -> int:
+        """An image counts as right while its label is among this many largest logits; the same for all models."""
+        return self.evaluations[0].settings.topk
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -140,6 +146,20 @@ def _check_same_data(first: Evaluation, other: Evaluation) -> None:
         )
 
 
+def _check_same_top_k(first: Evaluation, other: Evaluation) -> None:
+    one, two = first.settings.topk, other.settings.topk
+    if one != two:
+        raise DataError(
+            f"{first.subject.name!r} was evaluated for top-{one} and {other.subject.name!r} for top-{two}, so their "
+            "errors cannot stand in one column; write one report for each."
+        )
+
+
+def _top_k(evaluation: Evaluation) -> list[str]:
+    k = evaluation.settings.topk
+    return [f"Errors are top-{k} errors: right is an image whose label is among the {k} largest logits."] * (k > 1)
+
+
 def _selections(evaluations: Sequence[Evaluation]) -> list[str]:
     first = evaluations[0]
     chosen = first.index.sort().values
@@ -157,7 +177,6 @@ def _settings(evaluations: Sequence[Evaluation]) -> list[str]:
     asked: tuple[tuple[str, Callable[[Evaluation], object]], ...] = (
         ("attacks", lambda each: each.settings.attacks),
         ("method for the bounds", lambda each: each.settings.regularity),
-        ("top-k", lambda each: each.settings.topk),
     )
     notes = []
     for what, value in asked:

@@ -29,6 +29,8 @@ class Subject:
     hours: float | None = None
     machine: str | None = None
     """The hardware that the hours were spent on; None if the run did not record it."""
+    arguments: tuple[str, ...] = ()
+    """What named the model and its images on the command line besides: --data, --architecture, --set, …"""
 
 
 def describe(model: Model, name: str | None) -> Subject:

@@ -28,12 +28,12 @@ class Attacks:
     attacked: Attacked
     adversarial: Tensor
 
-    def result(self, threat: ThreatName, device: torch.device) -> AttackResult:
+    def result(self, threat: ThreatName, topk: int, device: torch.device) -> AttackResult:
         """The first images' part, as attacks return it."""
         n = len(self.adversarial)
         found = self.attacked
         counts = found.forwards[:n], found.backwards[:n]
-        return AttackResult(found.distance[:n], self.adversarial, found.winner[:n], *counts, threat).to(device)
+        return AttackResult(found.distance[:n], self.adversarial, found.winner[:n], *counts, threat, topk).to(device)
 
 
 def attacks(work: Work, threat: ThreatName) -> Attacks:
@@ -66,6 +66,7 @@ def _attack(work: Work, threat: ThreatName, stage: str, progress: Progress) -> A
         y[rows],
         threat=threat,
         attacks=work.options.attacks_chosen,
+        topk=work.options.topk,
         seed=work.options.seed,
         batch_size=work.options.batch_size,
         resume=work.ledger.path(work.own(stage)),

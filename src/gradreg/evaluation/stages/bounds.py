@@ -59,6 +59,7 @@ def _regularity(work: Work, threat: ThreatName, progress: Progress | None) -> Re
         (x, y),
         threat,
         method=method,
+        topk=work.options.topk,
         block_size=_block_size(len(x)),
         seed=work.options.seed,
         batch_size=work.options.batch_size,

@@ -27,7 +27,11 @@ def diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -
 def explain(work: Work, threat: ThreatName) -> tuple[Flag, ...]:
     """The flags of a model that cannot be attacked at all, to say why before the error does."""
     x, y, options = work.inputs.x[:KEPT], work.inputs.y[:KEPT], work.options
-    return tuple(diagnose(work.classifier, x, y, threat=threat, seed=options.seed, batch_size=options.batch_size))
+    return tuple(
+        diagnose(
+            work.classifier, x, y, threat=threat, topk=options.topk, seed=options.seed, batch_size=options.batch_size
+        )
+    )
 
 
 def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -> Flags:
@@ -40,8 +44,9 @@ def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) 
             x,
             y,
             threat=threat,
+            topk=options.topk,
             seed=options.seed,
-            attack_result=found.result(threat, x.device),
+            attack_result=found.result(threat, options.topk, x.device),
             bound=bound,
             images=KEPT,
             batch_size=options.batch_size,

@@ -31,6 +31,9 @@ def smoothing(work: Work, sigma: float) -> Smoothed:
             alpha=options.alpha,
             n=options.samples,
             radii=options.certified_radii,
+            topk=options.topk,
+            # Whether the true class stays among the first k is not a question about the most frequent one.
+            labels=work.inputs.y if options.topk > 1 else None,
             seed=options.seed,
             shard=(work.processes.rank, work.processes.world),
             state=work.ledger.path(work.own(stage)),

@@ -1,12 +1,12 @@
 """The numbers of a card, computed from an evaluation: accuracies with intervals, and RobustBench's fields."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isclose
 from typing import Any
 
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation, ThreatRecord
-from gradreg.evaluation.shares import Share, share_of
+from gradreg.evaluation.shares import Share, share_of, top_k
 from gradreg.report.numbers import ball, clean_errors
 from gradreg.report.numbers import share as counted
 
@@ -66,7 +66,7 @@ def figures(evaluation: Evaluation) -> list[Figure]:
             for radius in evaluation.data.usual_radii("l2")
             if radius in smoothed.radii
         ]
-    return found
+    return [replace(figure, what=top_k(figure.what, evaluation.settings.topk)) for figure in found]
 
 
 def clean(evaluation: Evaluation) -> Share:
@@ -79,8 +79,10 @@ def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any
     """For each threat, the fields of a RobustBench entry at the threat's usual radius.
 
     `reported` is robust to all attacks; `autoattack_acc` is None unless AutoAttack was run at that radius, and
-    `unreliable` is None without a diagnosis.
+    `unreliable` is None without a diagnosis. Empty for a top-k evaluation, since RobustBench is about top-1.
     """
+    if evaluation.settings.topk > 1:
+        return {}
     return {name: _entry(evaluation, examined, remarks) for name, examined in evaluation.threats.items()}
 
 

@@ -131,8 +131,6 @@ def _open(run: Path) -> _Trained:
 
 
 def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
-    if record.settings.topk != 1:
-        raise ConfigError(f"A card needs a top-1 evaluation; got {place}, which is top-{record.settings.topk}.")
     config = tables.build(Config, found.recipe)
     data = config.during(config.epochs - 1).data
     if _portable(record.data.name) != _portable(data):
@@ -177,7 +175,8 @@ def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) ->
         )
     with torch.no_grad():
         logits = torch.cat([found.network(test.floats(rows)) for rows in record.index.split(_BATCH)])
-    return bool(((probability_margin(logits, record.label) - record.margin).abs() <= _ROUNDING).all())
+    margin = probability_margin(logits, record.label, record.settings.topk)
+    return bool(((margin - record.margin).abs() <= _ROUNDING).all())
 
 
 def _write(target: Path, best: State, texts: Mapping[str, str]) -> None:

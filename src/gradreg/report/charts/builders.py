@@ -6,6 +6,7 @@ from itertools import pairwise
 from statistics import mean
 
 from gradreg.config.fractions import radius_name
+from gradreg.evaluation.shares import top_k
 from gradreg.norms import THREATS
 from gradreg.report.charts import description as axes
 from gradreg.report.charts.description import Axis, Chart, Key, Look, Series
@@ -29,7 +30,7 @@ def error_curves(comparison: Comparison, title: str, found: Sequence[Curve], x: 
     return Chart(
         title,
         x,
-        axes.fractions("error"),
+        axes.fractions(top_k("error", comparison.topk)),
         (*series, *(marks if len(models) > 1 else [])),
         " ".join(_curve_alt(each, x) for each in series),
         guides=tuple((radius, radius_name(radius)) for radius in comparison.radii(threat) if radius <= x.high),
@@ -55,8 +56,10 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
     for point in sorted(found, key=lambda each: (each.clean_error, each.robust_error)):
         if not best or point.robust_error < best[-1].robust_error:
             best.append(point)
-    x = axes.fractions("clean error", min(1.0, max(0.01, *(1.25 * point.clean_error for point in found))))
-    y = axes.fractions("robust error")
+    x = axes.fractions(
+        top_k("clean error", comparison.topk), min(1.0, max(0.01, *(1.25 * point.clean_error for point in found)))
+    )
+    y = axes.fractions(top_k("robust error", comparison.topk))
     path = Series("", [p.clean_error for p in best], [p.robust_error for p in best], "line", silent=True)
     marks = [
         Series(
@@ -81,7 +84,7 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
             for p in found
         ),
         note="Beside a model: training time × undefended" if any(p.cost_ratio is not None for p in found) else "",
-        between="robust error, clean error",
+        between=top_k("robust error, clean error", comparison.topk),
         legend=_keys(comparison, [p.model for p in found], line=False),
     )
 
@@ -105,10 +108,10 @@ def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
     return Chart(
         ball(threat, radius),
         axes.linear("training time × undefended", 1.15 * max(costs), significant),
-        axes.fractions("accuracy"),
+        axes.fractions(top_k("accuracy", comparison.topk)),
         tuple(series),
         " ".join(f"{each.name}: {percent(each.y[0])}." for each in series if not each.silent),
-        note="Filled: robust accuracy; hollow: clean accuracy",
+        note=top_k("Filled: robust accuracy; hollow: clean accuracy", comparison.topk),
         legend=tuple(keys),
     )
 

@@ -1,9 +1,10 @@
 """Provenance of an evaluation: model, settings, software and the commands that reproduce it."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from gradreg.evaluation.record import Confirmed, Evaluation
 from gradreg.norms import THREATS
@@ -11,6 +12,9 @@ from gradreg.report.numbers import ball, significant
 
 # The source of a model that was passed in Python.
 _IN_PYTHON = "Python"
+# Options that say nothing unless another one is given, and one that changes no result.
+_ONLY_WITH = {"alpha": "smoothing", "samples": "smoothing", "radii": "smoothing", "autoattack_version": "autoattack"}
+_NO_MATTER = "batch_size"
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,35 @@ def _train(evaluation: Evaluation) -> list[str]:
 
 
 def _evaluate(evaluation: Evaluation) -> list[str]:
+    subject, options = evaluation.subject, evaluation.settings.options
+    if not options:
+        return _evaluate_by_figures(evaluation)
+    return ["gradreg", "evaluate", subject.source, *subject.arguments, *_flags(options)]
+
+
+def _flags(options: Mapping[str, Any]) -> Iterator[str]:
+    """Every option that the figures depend on, defaults included: another version may have others."""
+    without = {option for option, needed in _ONLY_WITH.items() if options.get(needed) is None}
+    for name, value in options.items():
+        if value is None or name in without | {_NO_MATTER}:
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        else:
+            yield from (f"--{flag}", _argument(value))
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={_argument(part)}" for name, parts in value.items() for part in parts)
+    if isinstance(value, list | tuple):
+        return ",".join(map(_argument, value))
+    return _exact(value) if isinstance(value, float) else str(value)
+
+
+def _evaluate_by_figures(evaluation: Evaluation) -> list[str]:
+    """For files of before options were recorded: what can be told from the figures."""
     subject, settings, smoothing = evaluation.subject, evaluation.settings, evaluation.smoothing
     command = ["gradreg", "evaluate", subject.source, "--data", evaluation.data.name]
     if subject.recipe is None and subject.source.endswith(".safetensors"):

@@ -7,7 +7,7 @@ from typing import Literal
 from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
 from gradreg.evaluation.record import Evaluation, ThreatRecord
-from gradreg.evaluation.shares import Share
+from gradreg.evaluation.shares import Share, top_k
 from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import ball, distance_name, interval, listed, percent
@@ -119,6 +119,7 @@ def leaders(comparison: Comparison) -> list[str]:
             found = f"{one} and {other} have the lowest robust error, {percent(first.value)}"
         else:
             found = f"{one} has the lowest robust error, {percent(first.value)}, then {other}, {percent(second.value)}"
+        found = top_k(found, comparison.topk)
         sentences.append(
             f"At {ball(threat, radius)}, {found}"
             + ("." if separate else f"; on {first.n:,} images their 95 % intervals overlap.")
@@ -142,7 +143,8 @@ def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
     worst = max(findings, key=lambda finding: _LEVELS.index(finding.level), default=None)
     level, word = (worst.level, worst.word) if worst else ("unknown", "no threat was evaluated")
     clean, cost = clean_error(evaluation), _cost(evaluation, comparison)
-    return _Card(evaluation.subject.name, _summary(clean, findings, cost), clean, findings, cost, level, word)
+    summary = top_k(_summary(clean, findings, cost), comparison.topk)
+    return _Card(evaluation.subject.name, summary, clean, findings, cost, level, word)
 
 
 def _finding(evaluation: Evaluation, examined: ThreatRecord) -> _Finding:

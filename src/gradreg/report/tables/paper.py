@@ -51,8 +51,7 @@ def table_1(comparison: Comparison) -> Table:
         "table-1",
         "Table 1: robustness in l∞",
         "Clean error, and robust error at the paper's l∞ radii ε by the heuristic ω-bound and by the attacks, over "
-        f"{images(len(each) for each, _ in found)}. Stronger attacks can only raise the empirical error."
-        f"{_top_k(comparison)}",
+        f"{images(len(each) for each, _ in found)}. Stronger attacks can only raise the empirical error.",
         (
             CLEAN,
             *(Column(f"ω-bound error at {radius_name(r)}", bound_help, "low") for r in _LINF_RADII),
@@ -84,7 +83,7 @@ def table_2(comparison: Comparison) -> Table:
         "table-2",
         "Table 2: mean adversarial distance in l2",
         f"Means over {images(len(each) for each, _ in found)}; misclassified images count 0, unbroken ones are left "
-        f"out and counted in a note. Both bounds are heuristic.{_top_k(comparison)}",
+        f"out and counted in a note. Both bounds are heuristic.",
         (
             CLEAN,
             Column("L-bound", "Mean of gap/L, eq. (bound 1) of Prop. 2.2 with an estimated L: heuristic.", "high"),
@@ -199,11 +198,6 @@ def _below(bounded: Bounded, radius: float) -> torch.Tensor:
 
 def _bounded(comparison: Comparison) -> list[tuple[Evaluation, Bounded]]:
     return [(each, examined.bounded) for each, examined in comparison.under("l2") if examined.bounded]
-
-
-def _top_k(comparison: Comparison) -> str:
-    ks = sorted({each.settings.topk for each in comparison.evaluations} - {1})
-    return f" Errors are top-{' or top-'.join(map(str, ks))} errors." if ks else ""
 
 
 def _methods(bounds: Iterable[Bounded]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from gradreg.evaluation.shares import top_k
 from gradreg.report.comparison import Comparison
 from gradreg.report.tables import confirmation, contrast, cost, findings, paired, paper, quoted
 from gradreg.report.tables.layout import Table
@@ -26,13 +27,21 @@ _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
 
 def tables(comparison: Comparison, paper: bool = False) -> list[Table]:
     """Those that have rows; with `paper`, the paper's own rows for these data below ours, marked as quoted."""
-    built = [build(comparison) for build in _BUILDERS]
+    built = [_marked(build(comparison), comparison.topk) for build in _BUILDERS]
     data = comparison.evaluations[0].data.name
-    return [_quoting(table, data) if paper else table for table in built if table.rows]
+    return [_quoting(table, data, comparison.topk) if paper else table for table in built if table.rows]
 
 
-def _quoting(table: Table, data: str) -> Table:
-    rows = quoted.rows(table.key, data)
+def _marked(table: Table, k: int) -> Table:
+    """Every error of a top-k evaluation says so, wherever the table ends up."""
+    if k == 1:
+        return table
+    columns = tuple(replace(column, heading=top_k(column.heading, k)) for column in table.columns)
+    return replace(table, title=f"{table.title}, top-{k}", caption=top_k(table.caption, k), columns=columns)
+
+
+def _quoting(table: Table, data: str, k: int) -> Table:
+    rows = quoted.rows(table.key, data, k)
     if not rows:
         return table
     return replace(table, rows=(*table.rows, *rows), caption=f"{table.caption} {quoted.REMARKS[table.key]}")
