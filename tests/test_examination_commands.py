@@ -9,7 +9,7 @@ from safetensors.torch import save_model
 from torch import nn
 
 from bench.digits import trained
-from gradreg.cli import main
+from commands import status
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
 
@@ -30,14 +30,6 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "digits.safetensors"
     save_model(network(), str(path))
     return path
-
-
-def status(arguments: list[str]) -> int:
-    try:
-        main(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_from_weights_to_a_report(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

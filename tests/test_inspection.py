@@ -222,8 +222,8 @@ def test_bad_images_and_labels_are_one_sentence(data: DataSet, bad_files: dict[s
 def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection: Inspection, tmp_path: Path) -> None:
     for wrong, said in (
         ({"attacks": ["guess"]}, "attacks must be among .* for l2; got guess"),
-        ({"attacks": ["polish"]}, "got polish"),
-        ({"attacks": []}, "got none"),
+        ({"attacks": ["polish"]}, "attacks must be among .* for l2; got polish"),
+        ({"attacks": []}, "attacks must be among .* for l2; got none"),
         ({"classes": ["up"]}, "Expected 2 class names, one per logit; got 1"),
         ({"y": 2}, "classes 0 to 1"),
         ({"x": image[None]}, "x must be one image"),

@@ -129,7 +129,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_label_out_of_range_is_named_with_its_file(tmp_path: Path) -> None:
     (make(tmp_path, *LAYOUTS[0]) / "data_batch_2.bin").write_bytes(binary(sample(1)[0], [1, 10, 2, 3]))
-    refused(tmp_path, r"data_batch_2\.bin: labels must .*; got 10 for image 1")
+    refused(tmp_path, r"data_batch_2\.bin: labels must lie between 0 and 9 for 10 classes; got 10 for image 1")
 
 
 @pytest.mark.parametrize("share", [0, 1, 2])
@@ -156,7 +156,7 @@ def test_an_archive_without_all_files_is_refused(tmp_path: Path) -> None:
         (pickle.dumps([1, 2]), "no dictionary"),
         (pickle.dumps({"labels": [1]}), "no array 'data'"),
         (python3(sample(0)[0], [1, 2, 3]), "one label per image; got 3 for 4 images"),
-        (python3(sample(0)[0], [1, 2, 3, 11]), "got 11 for image 3"),
+        (python3(sample(0)[0], [1, 2, 3, 11]), "labels must lie between 0 and 9 for 10 classes; got 11 for image 3"),
         (python3(sample(0)[0], ["a", "b", "c", "d"]), "damaged"),  # type: ignore[list-item]
         (python3(sample(0)[0][:2], [1, 2]), "cannot reshape"),
         (pickle.dumps({"data": np.zeros((4, 3072)), "labels": [1] * 4}, 4), "not one of bytes"),

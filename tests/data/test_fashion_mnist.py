@@ -87,7 +87,11 @@ def test_a_corrupt_gzip_file_is_named(folder: Path) -> None:
         (IMAGES, idx(sample(6)[1]), "begins with 00000801, not with the 00000803"),
         (LABELS, b"\x00\x00\x0d\x01" + bytes(8), "begins with 00000d01, not with the 00000801"),
         (LABELS, idx(sample(5)[1]), "one label per image; got 5 for 6 images"),
-        (LABELS, idx(np.array([0, 1, 2, 10, 4, 5], np.uint8)), "got 10 for image 3"),
+        (
+            LABELS,
+            idx(np.array([0, 1, 2, 10, 4, 5], np.uint8)),
+            "labels must lie between 0 and 9 for 10 classes; got 10 for image 3",
+        ),
     ],
 )
 def test_wrong_content_is_named(folder: Path, name: str, content: bytes, message: str) -> None:

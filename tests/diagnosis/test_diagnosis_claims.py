@@ -131,7 +131,7 @@ def test_claims_about_something_else_are_refused(halves: tuple[Halves, Tensor, T
     found: AttackResult = attack(model, x, y, threat="l2", attacks="quick")
     with pytest.raises(ConfigError, match=r"attack_result must be for linf, top-1.*got l2"):
         diagnose(model, x, y, threat="linf", attack_result=found)
-    with pytest.raises(DataError, match="per image of x, 20; got 24"):
+    with pytest.raises(DataError, match="must have one entry per image of x, 20; got 24"):
         diagnose(model, x[:20], y[:20], threat="l2", attack_result=found)
 
 

@@ -18,8 +18,13 @@ def test_a_page_says_what_the_results_say(page: Path) -> None:
     assert filled(text, ROOT) == text, f"run `python -m docs.make docs/{page.name}`"
 
 
-def test_the_pages_of_results_are_among_them() -> None:
-    assert {"attacks.md", "paper.md", "results.md"} <= {page.name for page in pages(ROOT)}
+@pytest.mark.parametrize(
+    ("name", "mark"), [("attacks", "attacks targets"), ("paper", "table-1 quoted"), ("results", "reference")]
+)
+def test_the_pages_of_results_are_among_them(name: str, mark: str) -> None:
+    page = ROOT / "docs" / f"{name}.md"
+    assert page in pages(ROOT)
+    assert f"<!-- gradreg: {mark}" in page.read_text("utf-8")
 
 
 def test_every_figure_of_a_page_can_be_made() -> None:

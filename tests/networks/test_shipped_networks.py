@@ -10,6 +10,7 @@ import torch
 from tiny_networks import logits, tiny_evaluation, tiny_run
 
 import gradreg
+from commands import status
 from gradreg.cli import main
 from gradreg.data import Images
 from gradreg.data import load as load_data
@@ -55,14 +56,6 @@ def stamps(place: Path) -> list[tuple[str, int, int]]:
     """Everything that a write would change, also when root ignores permissions."""
     paths = [place, *sorted(place.iterdir())]
     return [(path.name, path.stat().st_mtime_ns, path.stat().st_ino) for path in paths]
-
-
-def status(arguments: list[str]) -> int:
-    try:
-        main(arguments)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
 
 
 def test_names_folders_and_cards(installed: Path) -> None:

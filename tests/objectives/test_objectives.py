@@ -215,9 +215,9 @@ def test_label_smoothing_spreads_the_label() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "Pass either lam="),
-        ({"eps": 1.0, "lam": 1.0}, "Pass either lam="),
-        ({"eps": 1.0, "h": 0.0}, "h must be positive"),
+        ({}, "Pass either lam=, .*, or eps=, the strength in threat units"),
+        ({"eps": 1.0, "lam": 1.0}, "Pass either lam=, .*, or eps=, the strength in threat units"),
+        ({"eps": 1.0, "h": 0.0}, "h must be positive .*; got 0.0"),
         ({"eps": 1.0, "ramp_epochs": -1.0}, r"ramp_epochs must be ≥ 0; got -1.0\."),
         ({"eps": 1.0, "h_jitter": 1.0}, r"h_jitter, a fraction of h, must lie in \[0, 1\); got 1.0\."),
         ({"eps": 1.0, "jitter": "batch"}, "jitter must be 'image' or 'step'; got 'batch'"),

@@ -6,11 +6,12 @@ import io
 import json
 import re
 from dataclasses import asdict
+from typing import get_args
 
 import pytest
 
 from gradreg.report.comparison import Comparison
-from gradreg.report.tables.formats import _CSV_FIELDS, _latex_text, render
+from gradreg.report.tables.formats import _CSV_FIELDS, Format, _latex_text, render
 from gradreg.report.tables.layout import Table
 from gradreg.report.tables.registry import tables
 from handmade import handmade
@@ -118,3 +119,10 @@ def test_signs_that_turn_the_writing_around_are_taken_out() -> None:
     found = tables(Comparison.of([handmade("abc\u202etxt\x1b[31m")]))
     for text in (render(found, "md"), render(found, "tex")):
         assert not any(sign in text for sign in "\u202e\x1b")
+
+
+def test_render_knows_every_format() -> None:
+    begins = {"md": "> n\n\n## Table 1", "tex": "% Needs", "csv": ",".join(_CSV_FIELDS), "json": '{\n "format": '}
+    assert set(begins) == set(get_args(Format))
+    for format, first in begins.items():
+        assert render(tables(Comparison.of([handmade()])), format, ["n"]).startswith(first)  # type: ignore[arg-type]
