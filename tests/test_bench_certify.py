@@ -289,8 +289,10 @@ def test_networks_trained_by_the_command_are_kept(
     assert trainings == [0.0, 2.0]
 
 
-def test_a_work_folder_that_is_a_file_is_refused(tmp_path: Path, small_command: CertifyOptions) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, small_command: CertifyOptions) -> None:
     (tmp_path / "thesis.txt").write_text("all of it")
+    with pytest.raises(ConfigError, match=r"must be a new folder, .*; it holds thesis\.txt\.$"):
+        certify_command.show(replace(small_command, work=tmp_path), Console(file=StringIO()))
     with pytest.raises(ConfigError, match=r"thesis.txt cannot be written to .* choose another place"):
         certify_command.show(replace(small_command, work=tmp_path / "thesis.txt"), Console(file=StringIO()))
     assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]

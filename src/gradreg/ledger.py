@@ -52,6 +52,7 @@ class Ledger:
     def __enter__(self) -> Self:
         if self.folder is None:
             return self
+        _check_own(self.folder)
         with ExitStack() as held:
             if self.writes:
                 held.enter_context(lock(self.folder))
@@ -189,6 +190,15 @@ def _noted_seconds(path: Path | None) -> float:
         return float(_read(path)["seconds"])
     except (DataError, KeyError, TypeError, ValueError):
         return 0.0
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder that holds files of another kind than are kept here, such as one named by mistake."""
+    if folder.is_dir() and not (folder / _HEAD).is_file():
+        visible = (path.name for path in folder.iterdir() if not path.name.startswith("."))
+        others = sorted(name for name in visible if not name.endswith((".json", ".safetensors")))
+        if others:
+            raise ConfigError(f"{folder} must be a new folder, or one where such work was begun; it holds {others[0]}.")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from same_batches import assert_same
 from torch import Tensor
 
 from gradreg.data import Batches, FolderBatches, ImageFolder, Images, batches
@@ -22,13 +23,6 @@ def images() -> Images:
 
 def collect(loader: Batches) -> list[tuple[Tensor, Tensor]]:
     return list(loader)
-
-
-def assert_same(a: list[tuple[Tensor, Tensor]], b: list[tuple[Tensor, Tensor]]) -> None:
-    assert len(a) == len(b)
-    for (x, y), (u, v) in zip(a, b, strict=True):
-        assert torch.equal(x, u)
-        assert torch.equal(y, v)
 
 
 def test_without_options_the_images_come_in_order(images: Images) -> None:

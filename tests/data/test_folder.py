@@ -11,6 +11,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
+from same_batches import assert_same
 from torch import Tensor
 
 from gradreg.data import FolderBatches, ImageFolder, load
@@ -56,13 +57,6 @@ def run(root: Path, epoch: int = 0, **options: object) -> list[tuple[Tensor, Ten
     loader = FolderBatches(part(root), 4, **settings)  # type: ignore[arg-type]
     loader.set_epoch(epoch)
     return list(loader)
-
-
-def assert_same(a: list[tuple[Tensor, Tensor]], b: list[tuple[Tensor, Tensor]]) -> None:
-    assert len(a) == len(b)
-    for (x, y), (u, v) in zip(a, b, strict=True):
-        assert torch.equal(x, u)
-        assert torch.equal(y, v)
 
 
 def test_listing_is_sorted_and_leaves_out_what_is_no_image(root: Path) -> None:

@@ -11,42 +11,20 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
-from gradreg.config import tables
-from gradreg.data import Images, load
+from gradreg.data import load
 from gradreg.errors import GradregError
 from gradreg.models import build
 from gradreg.provenance import processor
-from gradreg.runs import Config
 from gradreg.runs import load as load_run
 from gradreg.runs.opening import open_model
-from gradreg.training import fit, train
-
-RECIPE: dict[str, Any] = {
-    "data": "mnist5k",
-    "model": {"name": "small"},
-    "objective": {"name": "gradient", "threat": "l2", "eps": 1.0, "h": 0.1},
-    "epochs": 2,
-    "batch_size": 10,
-    "held_out": 3980,
-    "device": "cpu",
-}
+from gradreg.training import fit
+from tiny_networks import logits, tiny_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two epochs of two steps."""
-    folder = tmp_path_factory.mktemp("runs") / "tiny"
-    torch.set_num_threads(1)
-    train(tables.build(Config, RECIPE), folder)
-    return folder
-
-
-def logits(model: nn.Module) -> Tensor:
-    test = load("mnist5k").test
-    assert isinstance(test, Images)
-    with torch.no_grad():
-        found: Tensor = model(test.floats(slice(20)))
-    return found
+    return tiny_run(tmp_path_factory.mktemp("runs") / "tiny")
 
 
 def test_a_run_knows_its_data_its_network_and_what_it_cost(run: Path) -> None:

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,23 @@ from gradreg.training.step import Learner
 
 class Killed(BaseException):
     """Stands for SIGKILL: nothing catches it."""
+
+
+@contextmanager
+def dying_at_step(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Training ends as if killed instead of making that step."""
+    step, left = Learner.step, number
+
+    def stepped(*arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        return step(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "step", stepped)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -145,39 +164,17 @@ def test_a_users_loader_resumes_to_the_bit_too(tmp_path: Path, monkeypatch: pyte
         return DataLoader(dataset, 16, shuffle=True, collate_fn=augmented), DataLoader(dataset, 30)
 
     tiny_fit(tmp_path / "whole", data=loaders(), epochs=2)
-    step, left = Learner.step, 6
-
-    def stepped(*arguments: Any, **options: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise Killed
-        return step(*arguments, **options)
-
-    monkeypatch.setattr(Learner, "step", stepped)
-    with pytest.raises(Killed):
+    with pytest.raises(Killed), dying_at_step(6, monkeypatch):
         tiny_fit(tmp_path / "killed", data=loaders(), epochs=2)
     tiny_fit(tmp_path / "killed", data=loaders(), epochs=2, resume=True)
     assert same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_every_optimizer_resumes_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = Learner.step
     for name in ("sgd", "adamw", "muon"):
         options: dict[str, Any] = {"optimizer": {"name": name}, "epochs": 2, "ema": None}
-        monkeypatch.setattr(Learner, "step", step)
         tiny_fit(tmp_path / name, **options)
-        left = 4
-
-        def stepped(*arguments: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise Killed
-            return step(*arguments, **options)
-
-        monkeypatch.setattr(Learner, "step", stepped)
-        with pytest.raises(Killed):
+        with pytest.raises(Killed), dying_at_step(4, monkeypatch):
             tiny_fit(tmp_path / f"{name}-killed", **options)
         tiny_fit(tmp_path / f"{name}-killed", **options, resume=True)
         assert same_weights(tmp_path / name, tmp_path / f"{name}-killed")
