@@ -30,8 +30,8 @@ def test_options_reach_the_model() -> None:
 
 def test_unknown_model_names_the_nearest_and_lists_all() -> None:
     assert message_of("resnext34") == (
-        "There is no model 'resnext34' (did you mean 'resnext34_2x32'?): choose one of small, compact, resnext34_2x32, "
-        "resnet50, timm:NAME, torchvision:NAME, package.module:function."
+        f"There is no model 'resnext34' (did you mean 'resnext34_2x32'?): choose one of {', '.join(MODELS)}, "
+        "timm:NAME, torchvision:NAME, package.module:function."
     )
 
 

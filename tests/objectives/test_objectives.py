@@ -28,15 +28,14 @@ from gradreg.objectives import (
 from gradreg.objectives.base import smoothed_cross_entropy
 from gradreg.penalty import regularized_loss
 
-ALL: dict[str, Objective] = {
-    "undefended": Undefended(),
+CHOSEN: dict[str, Objective] = {
     "gradient": Gradient(eps=0.5, h=0.1, h_jitter=0.5),
     "adversarial": Adversarial(steps=2),
-    "fgsm-rs": RandomStartStep(),
-    "n-fgsm": NoisyStep(),
     "trades": Trades(steps=2),
     "noise": Noise(0.25, Gradient(eps=0.5, h=0.1)),
 }
+# A new objective is among them as soon as it is registered.
+ALL: dict[str, Objective] = {name: CHOSEN[name] if name in CHOSEN else kind() for name, kind in OBJECTIVES.items()}
 
 
 def net() -> nn.Sequential:
@@ -56,7 +55,8 @@ def moment(images: int = 8, share: slice | None = None, **changes: object) -> Mo
 
 
 def test_every_objective_is_covered() -> None:
-    assert ALL.keys() == OBJECTIVES.keys()
+    kinds = (Undefended, Gradient, Adversarial, RandomStartStep, NoisyStep, Trades, Noise)
+    assert {type(objective) for objective in ALL.values()} >= set(kinds)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -183,11 +183,15 @@ def test_costs() -> None:
 def test_only_tables_with_figures_are_shown() -> None:
     evaluation = handmade()
     l2 = replace(evaluation.threats["l2"], bounded=None, refusal="No gradient.")
+    everything = set(built())
     found = built(replace(evaluation, threats={"l2": l2}, smoothing=(), clean=None))
-    assert set(found) == {"table-2", "robust-error", "winners", "cost", "origin"}
+    assert {"table-2", "robust-error", "winners", "cost", "origin"} <= set(found)
+    assert everything - set(found) == {"table-1", "table-3", "table-4", "table-5", "bound-validity"}
     assert texts(found["table-2"]) == ["10.0 %", "–", "–", "0.450", "2.00"]
     assert notes(found["table-2"].rows[0])[0].endswith("n = 10")
-    assert set(built(replace(evaluation, threats={}, smoothing=()))) == {"cost", "origin"}
+    bare = set(built(replace(evaluation, threats={}, smoothing=())))
+    assert {"cost", "origin"} <= bare
+    assert not bare & {"table-1", "table-2", "table-3", "table-4", "table-5", "robust-error", "winners"}
 
 
 def top_five(name: str = "by hand") -> Evaluation:

@@ -76,7 +76,7 @@ def test_what_is_no_setting(setting: str) -> None:
         ({"epoch": 3}, r"There is no setting 'epoch' (did you mean 'epochs'?)."),
         ({"zzz": 3}, "There is no setting 'zzz': choose one of objective, epochs,"),
         ({"objective": {"name": "gradient", "lamb": 1}}, "no setting 'objective.lamb' (did you mean 'objective.la"),
-        ({"objective": {"name": "gradiant"}}, "noise; got 'gradiant' (did you mean 'gradient'?)."),
+        ({"objective": {"name": "gradiant"}}, "; got 'gradiant' (did you mean 'gradient'?)."),
         ({"objective": {"eps": 1.0}}, "objective.name must be one of undefended, gradient,"),
         ({"objective": 3}, "objective must be a table with a name, one of undefended, gradient,"),
         ({"schedule": "cosine"}, "schedule.name must be one of constant, piecewise, linear, one-cycle; got 'cosine'."),
