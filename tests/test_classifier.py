@@ -104,7 +104,8 @@ def test_probabilities_are_recognised_and_refused(batch: tuple[Tensor, Tensor]) 
         (lambda x: x, r"for 4 images, with two or more classes; got \(4, 3, 2, 2\)"),
         (lambda x: x.flatten(1)[:2], r"for 4 images, with two or more classes; got \(2, 12\)"),
         (lambda x: x.flatten(1)[:, :1], "two or more classes; got"),
-        (lambda x: {"logits": x}, "two or more classes; got dict"),
+        (lambda x: {"logits": x}, r"two or more classes; got \(4, 3, 2, 2\): pass output="),
+        (lambda x: {"scores": x}, "two or more classes; got dict: pass output="),
         (lambda x: x.flatten(1) / 0, "not finite for 4 images; the first is image 0"),
     ],
 )

@@ -98,9 +98,10 @@ def test_affine_models_are_exact_for_every_h(name: Any, h: float, batch: Batch) 
     assert isinstance(layer, nn.Linear)
     rows = layer.weight.detach()[batch[1]]
     norm = threat(name).dual_norm(rows)
-    exact = norm / rows.shape[1] ** 0.5 if name == "linf" else norm
     out = regularized_loss(model, *batch, threat=name, lam=1.0, h=h, criterion=linear_loss)
-    assert_close(out.slope, exact, rtol=1e-9, atol=0)
+    assert_close(out.slope, norm, rtol=1e-9, atol=0)
+    penalised = norm / rows.shape[1] ** 0.5 if name == "linf" else norm
+    assert_close(out.penalty, penalised.square().mean() / 2, rtol=1e-8, atol=0)
     assert_close(out.grad_norm, norm, rtol=1e-12, atol=0)
 
 

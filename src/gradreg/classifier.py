@@ -8,9 +8,11 @@ from hashlib import blake2b
 import torch
 from torch import Tensor, nn
 
-from gradreg.errors import ConfigError, DataError, ModelError
+from gradreg.calling.answers import Model, Output, answer, check_logits, required
+from gradreg.calling.repeats import check_alone
+from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.fingerprints import model_key
-from gradreg.penalty.passes import Criterion, Model, answer
+from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 
 # A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
@@ -35,8 +37,12 @@ class Queries:
 class Classifier(nn.Module):
     """A model that takes pixels of `box`; `mean` and `std` are applied inside it, so distances stay in pixel units.
 
-    The model is never moved, cast or put in another mode. Pixels are cast to its dtype.
+    The model is never moved, cast or put in another mode. Pixels are cast to its dtype. `output` is a function from
+    what the model returns to logits; a tensor, an object with `.logits` and a mapping with "logits" need none.
     """
+
+    _mean: Tensor | None
+    _std: Tensor | None
 
     def __init__(
         self,
@@ -45,6 +51,7 @@ class Classifier(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         box: tuple[float, float] = (0.0, 1.0),
+        output: Output | None = None,
     ) -> None:
         super().__init__()
         if not callable(model):
@@ -55,39 +62,43 @@ class Classifier(nn.Module):
             raise ConfigError("Pass both mean= and std= for normalisation, or neither.")
         if not box[0] < box[1]:
             raise ConfigError(f"box must be the smallest and the largest pixel value, such as (0, 1); got {box}.")
-        self.model = model
-        self.box = box
-        weight = _first_float(model)
-        self._device = weight.device if weight is not None else None
-        self._dtype = weight.dtype if weight is not None else None
+        if output is not None and not callable(output):
+            raise ConfigError(
+                f"output must be a function from what the model returns to logits; got {type(output).__name__}."
+            )
+        self.model, self.box, self.output = model, box, output
         self._queries: Queries | None = None
-        self._mean, self._std = _channels(mean, self._device), _channels(std, self._device)
+        # Buffers, so that `to`, `double` and `half` take them along; not persistent, so that they are in no state_dict.
+        self.register_buffer("_mean", _channels(mean, self.device), persistent=False)
+        self.register_buffer("_std", _channels(std, self.device), persistent=False)
 
     @classmethod
     def of(cls, model: Model) -> "Classifier":
         """`model` as a classifier of pixels in [0, 1]; a Classifier is returned unchanged."""
         return model if isinstance(model, cls) else cls(model)
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where the model is; None for a function, which does not say."""
+        weight = _first_float(self.model)
+        return None if weight is None else weight.device
+
     def forward(self, x: Tensor, images: Tensor | None = None) -> Tensor:
         """Logits. While queries are counted, `images` says which image each row is."""
-        if self._device is not None and x.device != self._device:
-            raise ModelError(f"x must be on the model's device, {self._device}; got {x.device}. Move one of them.")
+        device = self.device
+        if device is not None and x.device != device:
+            raise ModelError(f"x must be on the model's device, {device}; got {x.device}. Move one of them.")
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        logits = answer(self.model, self.normalise(x))
-        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
-            shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise ModelError(
-                f"The model must return logits of shape ({len(x)}, classes) for {len(x)} images, with two or more "
-                f"classes; got {shape}."
-            )
-        return logits
+        return check_logits(answer(self.model, self.normalise(x), self.output), len(x))
 
     def normalise(self, x: Tensor) -> Tensor:
         """Pixels in the model's precision, minus the mean, over the standard deviation."""
-        pixels = x if self._dtype is None else x.to(self._dtype)
+        weight = _first_float(self.model)
+        pixels = x if weight is None else x.to(weight.dtype)
         if self._mean is not None and self._std is not None:
-            return (pixels - self._mean) / self._std
+            # The model may have been moved or cast without its classifier.
+            return (pixels - self._mean.to(pixels)) / self._std.to(pixels)
         # A model that writes into its input must not write into the caller's images; autograd sees to it for a leaf.
         return pixels.clone() if pixels is x and not x.requires_grad else pixels
 
@@ -98,45 +109,57 @@ class Classifier(nn.Module):
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             losses = loss(self(leaf, images), y)
-            (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+            total = losses.sum()
+            gradient = torch.autograd.grad(total, leaf, allow_unused=True)[0] if total.requires_grad else None
         if self._queries is not None:
             _add(self._queries.backwards, images, len(x))
-        return losses.detach(), gradient
+        return losses.detach(), required(gradient)
 
     @contextmanager
     def counted(self, images: int) -> Iterator[Queries]:
         """Count the forwards and backwards spent on each of that many images."""
-        outer, self._queries = self._queries, Queries.none(images, self._device or torch.device("cpu"))
+        outer, self._queries = self._queries, Queries.none(images, self.device or torch.device("cpu"))
         try:
             yield self._queries
         finally:
             self._queries = outer
 
-    def check(self, x: Tensor, y: Tensor) -> Tensor:
+    def check(self, x: Tensor, y: Tensor, *, alone: bool = True) -> Tensor:
         """Raise an error for what would give silently wrong numbers; return the clean logits, by one uncounted forward.
 
-        Checked are train mode, pixels outside the box, labels outside the classes, logits that are not finite, and
-        probabilities in place of logits.
+        Checked are train mode, pixels outside the box, labels outside the classes, logits that are not finite,
+        probabilities in place of logits and, if `alone`, answers that change when asked again or in another batch.
         """
         self._check_mode()
         self._check_images(x, y)
-        outer, self._queries = self._queries, None
-        try:
-            with torch.no_grad():
-                logits: Tensor = self(x)
-        finally:
-            self._queries = outer
+        logits = self.ask(x)
         _check_logits(logits)
         classes = logits.shape[1]
         if int(y.min()) < 0 or int(y.max()) >= classes:
             raise DataError(
                 f"Labels run from {int(y.min())} to {int(y.max())}, outside the model's classes 0 to {classes - 1}."
             )
+        if alone:
+            check_alone(self.ask, x, self.box)
+        return logits
+
+    def ask(self, x: Tensor) -> Tensor:
+        """Logits without a gradient, by a forward that is not counted."""
+        outer, self._queries = self._queries, None
+        try:
+            with torch.no_grad():
+                logits: Tensor = self(x)
+        except GradregError:
+            raise
+        except Exception as error:
+            raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
+        finally:
+            self._queries = outer
         return logits
 
     def fingerprint(self, x: Tensor) -> str:
         """What the logits depend on: box, normalisation, layers, weights; for a function, its predictions on `x`."""
-        around = repr((self.box, self._mean, self._std))
+        around = repr((self.box, *(None if part is None else part.float().cpu() for part in (self._mean, self._std))))
         if isinstance(self.model, nn.Module):
             return model_key(self.model, around)
         # Three digits: enough to tell functions apart, and few enough not to depend on rounding.

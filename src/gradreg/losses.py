@@ -11,9 +11,13 @@ from gradreg.errors import ConfigError
 from gradreg.precision import at_least_single
 
 
-def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross entropy per image, in single precision or better: bf16 keeps two digits of a loss."""
-    return F.cross_entropy(logits.to(at_least_single(logits.dtype)), y, reduction="none")
+def cross_entropy(logits: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Cross entropy per image, in single precision or better: bf16 keeps two digits of a loss.
+
+    `smoothing` is the fraction of the label that is spread evenly over all classes.
+    """
+    logits = logits.to(at_least_single(logits.dtype))
+    return F.cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)
 
 
 def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:

@@ -35,7 +35,7 @@ def raising(logits: Tensor, x: Tensor) -> Tensor:
     [
         (raising, "failed on images of shape .4, 20.: out of cheese"),
         (lambda logits, x: logits * torch.nan, "not finite for 4 images"),
-        (lambda logits, x: logits / (x[:, :1] == X[:, :1]).float(), "not finite for a perturbed image"),
+        (lambda logits, x: logits / torch.isin(x[:, :1], X[:, :1]).float(), "not finite for a perturbed image"),
         (lambda logits, x: logits[:, 0], r"must return logits .* for 4 images, with two or more classes; got \(4,\)"),
         (lambda logits, x: logits + torch.rand(()), "different logits when asked again"),
         (lambda logits, x: logits.softmax(1), "probabilities"),

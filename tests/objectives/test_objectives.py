@@ -154,7 +154,7 @@ def test_h_left_out_does_not_shrink_with_a_rising_radius() -> None:
 
 def test_every_option_of_the_penalty_is_one_of_the_objective() -> None:
     """Whatever `regularized_loss` learns, recipes can say."""
-    options = signature(regularized_loss).parameters.keys() - {"model", "x", "y", "criterion", "step"}
+    options = signature(regularized_loss).parameters.keys() - {"model", "x", "y", "criterion", "step", "output"}
     assert options <= {field.name for field in fields(Gradient)}
     model, (x, y) = nn.Sequential(nn.Flatten(), nn.Linear(192, 5)), images()
     for graphs in (1, 2):

@@ -13,8 +13,9 @@ from torch import Tensor
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
 from gradreg.attacks.search import Finished, Search
+from gradreg.calling.repeats import check_again
 from gradreg.classifier import Classifier, Queries
-from gradreg.errors import ConfigError, DataError, GradregError, ModelError
+from gradreg.errors import ConfigError, DataError
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
@@ -22,8 +23,6 @@ from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 
 Progress = Callable[[int, int], None]
-# Allowed difference between two evaluations of the same images, relative to the logits; cuDNN stays far below it.
-_REPEATABLE = 1e-4
 
 
 class Attack:
@@ -149,22 +148,13 @@ def run_plan(
 
 
 def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queries: Queries, setup: Setup) -> Search:
-    """Check the model and the images, and that the model returns the same logits twice."""
-    try:
-        logits = classifier.check(x, y)
-        queries.forwards.add_(1)
-        with torch.no_grad():
-            again = classifier(x)
-    except GradregError:
-        raise
-    except Exception as error:
-        raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
-    apart = (logits - again).abs().amax()
-    if bool(apart > _REPEATABLE * logits.abs().amax()):
-        raise ModelError(
-            f"The model returns different logits when asked again about the same images (by {float(apart):.2g}): one "
-            "query of a randomised model proves nothing; fix its randomness, or average over many draws inside it."
-        )
+    """Check the model and the images, and that the model returns the same logits twice, with others in the batch."""
+    logits = classifier.check(x, y, alone=False)
+    queries.forwards.add_(1)
+    halves = torch.arange(len(x), device=x.device).tensor_split(2 if len(x) > 1 else 1)
+    with torch.no_grad():
+        again = torch.cat([classifier(x[half], half) for half in halves])
+    check_again(classifier.ask, x, classifier.box, logits, again)
     budget = None if setup.budget is None else setup.budget - 1  # the last one verifies
     return Search(
         classifier, x, y.long(), threat, logits, topk=setup.topk, seed=setup.seed, queries=queries, budget=budget

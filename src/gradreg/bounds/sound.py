@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.bounds.data import check
+from gradreg.calling.answers import read
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import Threat, ThreatName
@@ -78,12 +79,11 @@ class _Traced(nn.Module):
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
         self.model = copy.deepcopy(classifier.model)
-        self.normalise = classifier.normalise
+        self.normalise, self.output = classifier.normalise, classifier.output
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.model(self.normalise(x))
-        return logits
+        return read(self.model(self.normalise(x)), self.output)
 
 
 def bisect(proved: Callable[[float], bool], largest: float, halvings: int) -> float:

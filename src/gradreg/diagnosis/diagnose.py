@@ -125,6 +125,10 @@ def _run(case: Case, on_all: Callable[[Classifier], Case], claims: Claims, tally
     if tally.failed("not-finite"):
         tally.leave_out(_MADE, "since logits are not finite", claims.names)
         return
+    if tally.failed("batch-dependent") and not tally.failed("randomised"):
+        reason = "since the model's answer about an image depends on the rest of the batch"
+        tally.leave_out(_MADE, reason, claims.names)
+        return
     face = usage.attackable(case.classifier, case.x, log=tally.failed("probabilities"))
     case = replace(case, classifier=face, logits=usage.clean_logits(face, case.x, case.batch_size))
     trouble = "since the model gives another answer each time" if tally.failed("randomised") else ""

@@ -60,6 +60,12 @@ _ENTRIES = (
         "usage.randomised",
         "Average over many draws inside the model, with gradients through all of them, and diagnose that.",
     ),
+    Test(
+        "batch-dependent",
+        "usage",
+        "usage.batch_dependent",
+        "Let batch normalisation use running statistics, or normalise each image by itself, and evaluate that.",
+    ),
     Test("probabilities", "usage", "usage.probabilities", "Return the logits, without the softmax at the end."),
     Test(
         "optimises-inside",

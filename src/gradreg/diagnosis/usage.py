@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from gradreg.calling.repeats import REPEATABLE, apart, in_company
 from gradreg.classifier import Classifier
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.flags import Flag, graded, make
@@ -13,8 +14,6 @@ from gradreg.errors import GradregError, ModelError
 from gradreg.precision import at_least_single
 
 _RUNS = 5
-# Relative to the largest logit; nondeterministic kernels of accelerators stay far below it.
-_REPEATABLE = 1e-4
 # Two grey levels of 255: no data set is that dark, but images divided by 255 twice are.
 _DARK = 2 / 255
 
@@ -71,7 +70,8 @@ def clean_logits(classifier: Classifier, x: Tensor, batch_size: int) -> Tensor:
     """The model's logits; a failure of the model becomes a ModelError."""
     try:
         with torch.no_grad():
-            return torch.cat([classifier(part) for part in x.split(batch_size)])
+            # Of like size, since a rest of one image alone is more than some models can normalise.
+            return torch.cat([classifier(part) for part in x.tensor_split(-(-len(x) // batch_size))])
     except GradregError:
         raise
     except Exception as error:
@@ -96,17 +96,27 @@ def clean_accuracy(case: Case) -> Flag:
 def randomised(case: Case) -> Flag:
     """The logits of the same images, computed five times."""
     x, logits = case.x, case.logits
-    scale = float(logits.abs().amax().clamp(min=torch.finfo(logits.dtype).tiny))
-    apart, changed = 0.0, torch.zeros(len(x), dtype=torch.bool, device=logits.device)
+    moved, changed = 0.0, torch.zeros(len(x), dtype=torch.bool, device=logits.device)
     for _ in range(_RUNS - 1):
         again = clean_logits(case.classifier, x, case.batch_size)
-        apart = max(apart, float((again - logits).abs().amax()) / scale)
+        moved = max(moved, apart(logits, again))
         changed |= again.argmax(1) != logits.argmax(1)
     finding = (
-        f"Asked {_RUNS} times, the model moved its logits by up to {apart:.2g} of the largest and its answer on "
+        f"Asked {_RUNS} times, the model moved its logits by up to {moved:.2g} of the largest and its answer on "
         f"{int(changed.sum())} of {len(x)} images."
     )
-    return graded("randomised", apart, finding, error=_REPEATABLE, changed=int(changed.sum()), n=len(x), runs=_RUNS)
+    return graded("randomised", moved, finding, error=REPEATABLE, changed=int(changed.sum()), n=len(x), runs=_RUNS)
+
+
+def batch_dependent(case: Case) -> Flag:
+    """The logits of a few images, computed again with other images in the batch."""
+    first, beside = in_company(case.classifier.ask, case.x, case.classifier.box)
+    moved, changed = apart(first, beside), int((first.argmax(1) != beside.argmax(1)).sum())
+    finding = (
+        f"With other images in the batch, the model moved its logits by up to {moved:.2g} of the largest and its "
+        f"answer on {changed} of {len(first)} images."
+    )
+    return graded("batch-dependent", moved, finding, error=REPEATABLE, changed=changed, n=len(first))
 
 
 def probabilities(case: Case) -> Flag:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import Protocol, cast, runtime_checkable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -13,7 +13,6 @@ from gradreg.config.fractions import radius_name
 from gradreg.losses import cross_entropy
 from gradreg.norms import ThreatName, threat
 from gradreg.penalty.passes import Criterion
-from gradreg.precision import at_least_single
 from gradreg.randomness import generator
 
 _Sampler = Callable[[Tensor, torch.Generator], Tensor]
@@ -110,11 +109,4 @@ def without_wrapper(model: nn.Module) -> nn.Module:
 
 def smoothed_cross_entropy(smoothing: float) -> Criterion:
     """Cross entropy per image, with that fraction of the label spread evenly over all classes."""
-    if smoothing == 0:
-        return cross_entropy
-
-    def criterion(logits: Tensor, y: Tensor) -> Tensor:
-        logits = logits.to(at_least_single(logits.dtype))
-        return F.cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)
-
-    return criterion
+    return cross_entropy if smoothing == 0 else cast(Criterion, partial(cross_entropy, smoothing=smoothing))

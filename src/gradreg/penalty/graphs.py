@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gradreg.penalty.passes import Pass, as_recorded, required
+from gradreg.calling.answers import required
+from gradreg.penalty.passes import Pass, as_recorded
 
 
 class Terms:

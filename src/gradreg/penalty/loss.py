@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gradreg.calling.answers import Output
 from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, per_image
@@ -33,7 +34,9 @@ class RegularizedLoss:
     grad_norm: Tensor
     """‖∇ℓ(x)‖_* per image, by autograd; NaN where this step did not compute it (lazy, fraction)."""
     slope: Tensor
-    """The penalised slope per image. It differs from the gradient norm by at most ω(h)/h: the loss's curvature."""
+    """The same norm by the difference, in the same units: they differ by at most ω(h)/h, the loss's curvature.
+
+    `scale="paper"` penalises it over √N for "linf"."""
     _input: Tensor | None = None
 
     def backward(self) -> None:
@@ -62,6 +65,7 @@ def regularized_loss(
     fraction: float = 1.0,
     step: int | None = None,
     graphs: Literal[1, 2] = 1,
+    output: Output | None = None,
 ) -> RegularizedLoss:
     """Mean loss of a batch plus its input gradient penalty; replaces `criterion(model(x), y)`.
 
@@ -93,6 +97,9 @@ def regularized_loss(
     `lazy=k` computes the penalty at every k-th `step`, with k times the weight; `fraction=ρ` on a random part of the
     batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
     without a penalty (ρ = ¼ with batch statistics: 4.75F, since the part needs a clean pass of its own).
+
+    `output` is a function from what the model returns to logits; a tensor, an object with `.logits` and a mapping with
+    "logits" need none.
     """
     strength, squared, scale = form(lam, eps, weight, squared, scale)
     h = default_step(eps) if h is None else h
@@ -104,7 +111,7 @@ def regularized_loss(
 
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        calls = Calls(model, criterion, bn, autocast)
+        calls = Calls(model, criterion, bn, autocast, output)
         terms = Terms(wanted=wants_graph) if graphs == 1 and method == "fd" else None
         clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
@@ -123,7 +130,7 @@ def regularized_loss(
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
             loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
             grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
-            slope[clean.index] = slopes.detach()
+            slope[clean.index] = slopes.detach() / difference.shrinkage
     return RegularizedLoss(
         loss=loss if wants_graph else loss.detach(),
         clean=clean.loss.detach(),
@@ -230,15 +237,17 @@ class _Difference:
         terms.leave(ahead, rise)
         return gradient, (ahead.detach() - behind.detach()) / (self.h * self.order)
 
+    @property
+    def shrinkage(self) -> float:
+        """What the direction of steepest ascent, and so the penalised slope, is multiplied by."""
+        return 1 / sqrt(self.part.x[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
+
     def _norm(self, gradient: Tensor) -> Tensor:
-        return self._shrink(gradient) * self.geometry.dual_norm(gradient)
+        return self.shrinkage * self.geometry.dual_norm(gradient)
 
     def _move(self, gradient: Tensor) -> Tensor:
         refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
-        return per_image(self.h, self.part.x) * self._shrink(gradient) * self.geometry.ascent(gradient)
-
-    def _shrink(self, gradient: Tensor) -> float:
-        return 1 / sqrt(gradient[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
+        return per_image(self.h, self.part.x) * self.shrinkage * self.geometry.ascent(gradient)
 
     def _at(self, move: Tensor) -> Tensor:
         x = self.part.x.detach()

@@ -4,7 +4,7 @@ A finite difference needs ℓ(x) and ℓ(x + hd) of *the same* function: same dr
 normalisation in the mode that the caller chose. Whatever a call switches is switched back after it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradreg.errors import ConfigError, ModelError
+from gradreg.calling.answers import Model as Model
+from gradreg.calling.answers import Output, answer, check_logits, required
+from gradreg.errors import ConfigError
+from gradreg.losses import cross_entropy
 from gradreg.precision import at_least_single
 
-Model = Callable[[Tensor], Tensor]
 BatchNormMode = Literal["train", "frozen"]
 AutocastMode = Literal["off", "keep"]
 
@@ -70,32 +72,18 @@ def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
-def required(input_gradient: Tensor | None) -> Tensor:
-    """The gradient, or an error where autograd found none: the loss does not depend on the images."""
-    if input_gradient is None:
-        raise ModelError("The loss does not depend on the images through autograd: is something detached in the model?")
-    return input_gradient
-
-
-def answer(model: Model, x: Tensor) -> Tensor:
-    """model(x), on a copy of a leaf `x` that the model would write into.
-
-    Autograd refuses that before anything is written, so a copy is made only then: compiled models warn of an input that
-    is not a leaf.
-    """
-    try:
-        return model(x)
-    except RuntimeError as error:
-        if "in-place operation" not in str(error):
-            raise
-    return model(x.clone())
-
-
 class Calls:
     """A model and a criterion as one per-image loss that can be evaluated again under the same conditions."""
 
-    def __init__(self, model: Model, criterion: Criterion, bn: BatchNormMode, autocast: AutocastMode) -> None:
-        self.model, self.criterion, self.autocast = model, criterion, autocast
+    def __init__(
+        self,
+        model: Model,
+        criterion: Criterion,
+        bn: BatchNormMode,
+        autocast: AutocastMode,
+        output: Output | None = None,
+    ) -> None:
+        self.model, self.criterion, self.autocast, self.output = model, criterion, autocast, output
         self.batch_norms = _using_batch_statistics(model)
         self.frozen = bn == "frozen"
 
@@ -120,7 +108,9 @@ class Calls:
                 switched.enter_context(_set(self.batch_norms, "track_running_stats", False))
             if self._overrules_autocast(x):
                 switched.enter_context(torch.autocast(x.device.type, enabled=False))
-            logits = answer(self.model, x)
+            logits = answer(self.model, x, self.output)
+            if _needs_classes(self.criterion):
+                check_logits(logits, len(x))
             losses = self.criterion(logits, y)
         if losses.shape != (len(x),):
             raise ConfigError(
@@ -185,6 +175,11 @@ def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
             "bn='frozen' switches the model's BatchNorm layers, which a plain function does not expose: pass the "
             "nn.Module itself."
         )
+
+
+def _needs_classes(criterion: Criterion) -> bool:
+    """Cross entropy of a single class is 0 whatever the logit; a criterion of the user's own may want other shapes."""
+    return isinstance(criterion, nn.CrossEntropyLoss) or getattr(criterion, "func", criterion) is cross_entropy
 
 
 def _using_batch_statistics(model: Model) -> list[_BatchNorm]:
