@@ -10,6 +10,9 @@ from torch import Tensor
 from gradreg.errors import ConfigError
 from gradreg.precision import at_least_single
 
+# How many classes beyond the first k the smoothed k-th largest looks at; the others are far behind.
+_CONTENDERS = 30
+
 
 def cross_entropy(logits: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
     """Cross entropy per image, in single precision or better: bf16 keeps two digits of a loss.
@@ -39,19 +42,37 @@ def probability_margin(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     return margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, topk)
 
 
-def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0) -> Tensor:
+def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0, topk: int = 1) -> Tensor:
     """The margin with log Σ exp(βf_i)/β over i ≠ c for the maximum: smooth, and never below the margin.
 
     So a negative soft margin proves a correct classification, and a bound built on it is sound. It exceeds the
     margin by at most log(classes − 1)/β. (A softmax-weighted mean of the scores is smooth too, but lies *below* it.)
+
+    Top-k: (log e_k − log e_{k−1})/β for the k-th largest, where e_k is the k-th elementary symmetric polynomial of the
+    exp(βf_i): the sum over all sets of k rivals, of which k = 1 is the case above. It tends to the margin as β grows,
+    and may be on either side of it.
     """
     if sharpness <= 0:
         raise ConfigError(f"sharpness must be positive (10 is usual); got {sharpness}.")
-    rivals = _rivals(scores, y, 1)
+    rivals = _rivals(scores, y, topk)
+    if topk > 1:
+        return _soft_kth(rivals, sharpness, topk) - _own(scores, y)
     # Relative to the largest rival, the logarithm is of at least 1: the excess cannot round below zero.
     largest = rivals.detach().amax(1, keepdim=True)
     excess = torch.logsumexp(sharpness * (rivals - largest), 1) / sharpness
     return largest.squeeze(1) + excess - _own(scores, y)
+
+
+def _soft_kth(scores: Tensor, sharpness: float, k: int) -> Tensor:
+    """(log e_k − log e_{k−1})/β, by the recursion e_j(f_1 … f_i) = e_j(f_1 … f_{i−1}) + exp(βf_i) e_{j−1}(…)."""
+    leading = scores.topk(min(_CONTENDERS + k, scores.shape[1] - 1)).values
+    largest = leading.detach()[:, :1]
+    # Not −inf for an empty sum: the gradient of log(0 + 0) is not a number.
+    sums = leading.new_full((len(scores), k + 1), torch.finfo(scores.dtype).min / 8)
+    sums = torch.cat([torch.zeros_like(sums[:, :1]), sums[:, 1:]], 1)
+    for power in (sharpness * (leading - largest)).unbind(1):
+        sums = torch.cat([sums[:, :1], torch.logaddexp(sums[:, 1:], sums[:, :-1] + power[:, None])], 1)
+    return largest.squeeze(1) + (sums[:, k] - sums[:, k - 1]) / sharpness
 
 
 def _own(scores: Tensor, y: Tensor) -> Tensor:

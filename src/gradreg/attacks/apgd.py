@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.radii import smallest_radius
-from gradreg.attacks.rivals import lead, rival
+from gradreg.attacks.rivals import lead, rivals
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Loss, Search
 from gradreg.errors import ConfigError
@@ -81,12 +81,12 @@ def _loss(search: Search, name: str) -> tuple[Loss, tuple[Tensor, ...]]:
     if name == "dlr":
         return lambda logits, y: margin(logits, y, search.topk) / _spread(logits, search.topk + 1), ()
     if name[:1] == "t" and name[1:].isdigit() and int(name[1:]) > 0:
-        return _targeted, (rival(search, int(name[1:])),)
+        return _targeted, (rivals(search, int(name[1:])),)
     raise ConfigError(f"apgd's losses must be 'ce', 'dlr', or 't1', 't2', … for the rival classes; got {name!r}.")
 
 
-def _targeted(logits: Tensor, y: Tensor, target: Tensor) -> Tensor:
-    return lead(logits, y, target) / _spread(logits, 2)
+def _targeted(logits: Tensor, y: Tensor, targets: Tensor) -> Tensor:
+    return lead(logits, y, targets) / _spread(logits, targets.shape[1] + 1)
 
 
 def _spread(logits: Tensor, place: int) -> Tensor:

@@ -1,11 +1,13 @@
 """FMN: fast minimum-norm attack."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from gradreg.attacks.geometry import linear_distance
 from gradreg.attacks.radii import cosine, geometric
-from gradreg.attacks.rivals import lead, rival
+from gradreg.attacks.rivals import rivals, soft_lead
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.norms import per_image
@@ -23,15 +25,16 @@ def fmn(
     be tuned to the model. `target` 1, 2, … pursues that rival class alone.
     """
     x, threat = search.x, search.threat
-    towards = rival(search, target) if target else search.y
+    towards = rivals(search, target) if target else search.y
     delta = torch.zeros_like(x)
     radius = torch.full_like(search.distance, torch.inf)
     crossed = torch.zeros_like(radius, dtype=torch.bool)
     for step in range(steps):
+        sharpness = geometric(step, steps, first, last)
         if target:
-            margin, height, gradient = search.loss_and_gradient(x + delta, lead, towards)
+            aim = partial(soft_lead, sharpness=sharpness)
+            margin, height, gradient = search.loss_and_gradient(x + delta, aim, towards, search.scale)
         else:
-            sharpness = geometric(step, steps, first, last)
             margin, height, gradient = search.soft_margin_and_gradient(x + delta, sharpness)
         change = cosine(step, steps, gamma, gamma / 50)
         size = threat.norm(delta)

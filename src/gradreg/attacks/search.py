@@ -57,7 +57,8 @@ class Search:
         self.x, self.y, self.logits = x, y, logits
         self.low, self.high = classifier.box
         extent = logits.amax(1, keepdim=True) - logits.amin(1, keepdim=True)
-        self._scale = 1 / extent.where(extent > 0, 1)
+        self.scale = 1 / extent.where(extent > 0, 1)
+        """Per image, what makes the range of its logits 1, (N, 1)."""
         wrong = misclassified(logits, y, topk)
         self.distance = torch.full((len(x),), torch.inf, dtype=at_least_single(x.dtype), device=x.device)
         self.distance.masked_fill_(wrong, 0)
@@ -170,12 +171,9 @@ class Search:
         """The margin, and the soft margin of logits in units of their range at the clean image, with its gradient.
 
         Its gradient has the direction of the cross entropy's, mixing all rivals, but does not vanish where the model
-        is confident. It is defined for top-1; for top-k the margin itself is used.
+        is confident.
         """
-        if self.topk > 1:
-            hard, gradient = self.margin_and_gradient(points)
-            return hard, hard, gradient
-        return self.loss_and_gradient(points, lambda z, y, s: soft_margin(z * s, y, sharpness), self._scale)
+        return self.loss_and_gradient(points, lambda z, y, s: soft_margin(z * s, y, sharpness, self.topk), self.scale)
 
     def loss_and_gradient(self, points: Tensor, loss: Loss, *extra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The margin, and `loss(logits, y, *extra)` with its gradient; `extra` has one row per image."""
