@@ -8,10 +8,13 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
+from gradreg.errors import DataError, did_you_mean
+
 Tensors = dict[str, Tensor]
 
 # JSON has no word for these numbers: they become {"float": "inf"}.
 _UNSPEAKABLE = "float"
+_WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def split(value: Any, at: str = "") -> tuple[Any, Tensors]:
@@ -21,28 +24,29 @@ def split(value: Any, at: str = "") -> tuple[Any, Tensors]:
 
 
 def join(hint: Any, plain: Any, tensors: Mapping[str, Tensor], at: str = "") -> Any:
-    """The value of type `hint` that `split` took apart; what does not fit raises KeyError, TypeError or ValueError."""
+    """The value of type `hint` that `split` took apart; anything else is refused with a DataError that says where.
+
+    A field may be left out if it has a default. A key that is no field, and a value of another type, are refused.
+    """
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Tensor:
-        return tensors[at]
+        return _tensor(tensors, at)
     if origin in (Union, UnionType):
-        possible = [part for part in parts if part is not NoneType]
-        if plain is None and NoneType in parts:
-            return None
-        return join(possible[0], plain, tensors, at) if len(possible) == 1 else _restored(plain)
+        return _one_of(parts, plain, tensors, at)
     if isinstance(hint, type) and is_dataclass(hint):
-        hints = get_type_hints(hint)
-        known = [
-            field for field in fields(hint) if field.name in plain or hints[field.name] is Tensor or _needed(field)
-        ]
-        return hint(**{field.name: _field(hints, field.name, plain, tensors, at) for field in known})
+        return _record(hint, plain, tensors, at)
     if origin is tuple:
-        each = [parts[0]] * len(plain) if parts[-1] is Ellipsis else parts
-        named = enumerate(zip(each, _checked(plain, list), strict=True))
-        return tuple(join(part, item, tensors, _path(at, row)) for row, (part, item) in named)
+        items = _checked(plain, list, "a list", at)
+        each = [parts[0]] * len(items) if parts[-1] is Ellipsis else parts
+        if len(each) != len(items):
+            raise _unfit(at, f"a list of {len(each)}", items)
+        return tuple(
+            join(part, item, tensors, _path(at, row)) for row, (part, item) in enumerate(zip(each, items, strict=True))
+        )
     if origin is not None and _is_mapping(origin):
-        return {key: join(parts[1], item, tensors, _path(at, key)) for key, item in _checked(plain, dict).items()}
-    return _scalar(hint, plain)
+        table = _checked(plain, dict, "a table", at)
+        return {key: join(parts[1], item, tensors, _path(at, key)) for key, item in table.items()}
+    return _scalar(hint, plain, at)
 
 
 def _is_mapping(origin: Any) -> bool:
@@ -67,39 +71,82 @@ def _split(value: Any, at: str, tensors: Tensors) -> Any:
     return value
 
 
+def _tensor(tensors: Mapping[str, Tensor], at: str) -> Tensor:
+    if at not in tensors:
+        raise DataError(f"The tensor {at!r} is missing.")
+    return tensors[at]
+
+
+def _one_of(parts: tuple[Any, ...], plain: Any, tensors: Mapping[str, Tensor], at: str) -> Any:
+    """A value of one of several types: None, its own, or the first that fits (a whole number is a float too)."""
+    if plain is None and NoneType in parts:
+        return None
+    possible = sorted((part for part in parts if part is not NoneType), key=lambda part: part is not type(plain))
+    for part in possible[:-1]:
+        try:
+            return join(part, plain, tensors, at)
+        except DataError:
+            continue
+    return join(possible[-1], plain, tensors, at)
+
+
+def _record(hint: Any, plain: Any, tensors: Mapping[str, Tensor], at: str) -> Any:
+    hints, table = get_type_hints(hint), _checked(plain, dict, "a table", at)
+    known = {field.name: field for field in fields(hint) if field.init}
+    for key in table:
+        if key not in known or hints[key] is Tensor:
+            raise DataError(f"{_path(at, key)!r} is not expected here{did_you_mean(key, known)}.")
+    found = {}
+    for name, field in known.items():
+        if name in table or hints[name] is Tensor:
+            found[name] = join(hints[name], table.get(name), tensors, _path(at, name))
+        elif _needed(field):
+            raise DataError(f"{_path(at, name)!r} is missing.")
+    return hint(**found)
+
+
 def _needed(field: Field[Any]) -> bool:
     """Fields that came later have a default, which is what older files mean by leaving them out."""
     return field.default is MISSING and field.default_factory is MISSING
 
 
-def _field(hints: Mapping[str, Any], name: str, plain: Any, tensors: Mapping[str, Tensor], at: str) -> Any:
-    item = None if hints[name] is Tensor else _checked(plain, dict)[name]
-    return join(hints[name], item, tensors, _path(at, name))
-
-
-def _scalar(hint: Any, plain: Any) -> Any:
-    value = _restored(plain)
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise ValueError(f"{value!r} is none of {get_args(hint)}")
+def _scalar(hint: Any, plain: Any, at: str) -> Any:
+    value = _restored(plain, at)
+    if hint is Any:
         return value
-    if hint is float:
-        return float(_checked(value, int | float))
-    return value if hint is Any else _checked(value, hint)
+    if get_origin(hint) is Literal:
+        if not isinstance(value, str) or value not in get_args(hint):
+            raise _unfit(at, f"one of {', '.join(map(repr, get_args(hint)))}", value)
+        return value
+    kinds = (int, float) if hint is float else hint
+    if isinstance(value, bool) and hint is not bool:
+        raise _unfit(at, _WORDS.get(hint, str(hint)), value)
+    _checked(value, kinds, _WORDS.get(hint, str(hint)), at)
+    try:
+        return float(value) if hint is float else value
+    except OverflowError:
+        raise _unfit(at, "a number within the range of floats", value) from None
 
 
-def _restored(plain: Any) -> Any:
+def _restored(plain: Any, at: str) -> Any:
     if isinstance(plain, dict):
         if set(plain) == {_UNSPEAKABLE} and isinstance(plain[_UNSPEAKABLE], str):
+            if plain[_UNSPEAKABLE] not in ("inf", "-inf", "nan"):
+                raise _unfit(at, "'inf', '-inf' or 'nan'", plain[_UNSPEAKABLE])
             return float(plain[_UNSPEAKABLE])
-        return {key: _restored(item) for key, item in plain.items()}
-    return [_restored(item) for item in plain] if isinstance(plain, list) else plain
+        return {key: _restored(item, at) for key, item in plain.items()}
+    return [_restored(item, at) for item in plain] if isinstance(plain, list) else plain
 
 
-def _checked(value: Any, kind: Any) -> Any:
+def _checked(value: Any, kind: Any, words: str, at: str) -> Any:
     if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is not a {kind}")
+        raise _unfit(at, words, value)
     return value
+
+
+def _unfit(at: str, words: str, value: Any) -> DataError:
+    shown = repr(value)
+    return DataError(f"{at or 'it'} must be {words}; got {shown if len(shown) <= 60 else shown[:57] + '…'}.")
 
 
 def _path(at: str, name: object) -> str:

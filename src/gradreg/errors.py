@@ -52,5 +52,5 @@ def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:
     `prefix` goes in front of the suggested name, as in 'objective.lam'.
     """
     folded = {each.lower(): each for each in known}
-    close = get_close_matches(str(name).lower(), folded, n=1, cutoff=0.6)
+    close = get_close_matches(str(name).lower()[:100], folded, n=1, cutoff=0.6)
     return f" (did you mean {prefix + folded[close[0]]!r}?)" if close else ""

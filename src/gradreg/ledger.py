@@ -11,9 +11,9 @@ Work that is kept in one file of its own, such as a pool of attack results, has 
 by `check_same`.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -24,11 +24,13 @@ from filelock import FileLock, Timeout
 from gradreg import storage
 from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError
+from gradreg.reading import one_sentence, read_json
 
 _KIND = "part of a ledger"
 _HEAD, LOCK = "begun.json", ".lock"
 _DONE = ".done.safetensors"
 _EVERY = 1.0  # seconds
+_CENTURY = 3.2e9  # seconds
 
 _About = Mapping[str, str]
 """What results depend on, by name: a fingerprint of the images, of the weights, the settings."""
@@ -47,6 +49,7 @@ class Ledger:
         self.folder, self.about, self.writes = folder, about, writes and folder is not None
         self.noted: Mapping[str, Any] = dict(noted or {})
         """Facts of the moment when the work was begun, which may be before this process."""
+        self._key = storage.checksum(dict(about))
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
@@ -60,8 +63,7 @@ class Ledger:
             head = self.folder / _HEAD
             if head.is_file():
                 begun = _read(head)
-                about = begun.get("about")
-                check_same(self.folder, about if isinstance(about, dict) else {}, self.about)
+                check_same(self.folder, begun["about"], self.about)
                 self.noted = {name: value for name, value in begun.items() if name != "about"}
             elif self.writes:
                 storage.write_json(head, {"about": dict(self.about), **self.noted})
@@ -81,16 +83,18 @@ class Ledger:
             return None
         path = self.folder / f"{name}{_DONE}"
         tensors, facts = storage.read(path, _KIND)
-        try:
+        # Parts of before these were noted have neither.
+        if facts.get("name", name) != name or facts.get("of", self._key) != self._key:
+            raise DataError(f"{path} is a part of other work; delete it to compute it again.")
+        with one_sentence(path, "delete it to compute it again"):
             return join(kind, facts["value"], tensors)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"{path} is of another version of gradreg; delete it to compute it again.") from error
 
     def save(self, name: str, value: object, *, own: bool = False) -> None:
         """Finish a part; with `own`, one that no other process works on, whichever process this is."""
         if self.folder is not None and (self.writes or own):
             plain, tensors = split(value)
-            storage.write(self.folder / f"{name}{_DONE}", _KIND, tensors, {"value": plain})
+            facts = {"value": plain, "name": name, "of": self._key}
+            storage.write(self.folder / f"{name}{_DONE}", _KIND, tensors, facts)
 
     def once(self, name: str, kind: Any, compute: Callable[[], Any], *, own: bool = False) -> Any:
         """A part as it was kept; computed and kept if it was not."""
@@ -178,7 +182,7 @@ def begun_about(folder: Path) -> Mapping[str, Any]:
     """What a folder's work was begun about and the facts noted then; empty if it holds no ledger that can be read."""
     try:
         return _read(folder / _HEAD)
-    except (OSError, DataError):
+    except DataError:
         return {}
 
 
@@ -187,8 +191,8 @@ def _noted_seconds(path: Path | None) -> float:
     if path is None or not path.is_file():
         return 0.0
     try:
-        return float(_read(path)["seconds"])
-    except (DataError, KeyError, TypeError, ValueError):
+        return join(_Seconds, read_json(path), {}).seconds  # type: ignore[no-any-return]
+    except DataError:
         return 0.0
 
 
@@ -201,11 +205,18 @@ def _check_own(folder: Path) -> None:
             raise ConfigError(f"{folder} must be a new folder, or one where such work was begun; it holds {others[0]}.")
 
 
+@dataclass(frozen=True)
+class _Seconds:
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < _CENTURY:
+            raise DataError(f"seconds must be between 0 and those of a century; got {self.seconds}.")
+
+
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}); delete the folder to start over.") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged (not a table); delete the folder to start over.")
+    """The head of a ledger, which must say what it is about."""
+    with one_sentence(path, "delete the folder to start over"):
+        content = read_json(path)
+        join(Mapping[str, str], content.get("about"), {}, "about")
     return content

@@ -1,4 +1,8 @@
-"""A result in one file: tensors as safetensors, the rest as JSON in its header; written to the side, then renamed."""
+"""A result in one file: tensors as safetensors, the rest as JSON in its header; written to the side, then renamed.
+
+A checksum of all of it stands in the header, so that a file that a disk, a copy or an editor changed is refused. Files
+of before there were checksums have none.
+"""
 
 import json
 import os
@@ -6,16 +10,22 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from gradreg.errors import DataError
+from gradreg.reading import check_regular, json_table
 
 Facts = Mapping[str, Any]
+CHANGED = "was changed or damaged since it was written (its checksum differs)"
+_CHECKSUM = "checksum"
+_MOST_HEADER = 1 << 24
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
@@ -55,6 +65,7 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
     metadata = {"kind": kind, "facts": json.dumps(facts, ensure_ascii=False)}
     # Copies: safetensors refuses tensors that share memory, as tied weights do.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    metadata[_CHECKSUM] = _digest(metadata, copies)
     with replacing(Path(path)) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
@@ -66,18 +77,49 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write` saved, on the CPU."""
-    try:
-        with safe_open(path, "pt") as opened:
-            metadata = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118, not a dict
-    except (OSError, SafetensorError) as error:
-        raise DataError(f"{path} cannot be read as a {kind} file of gradreg: {error}.") from error
+    tensors, metadata = read_tensors(path, f"a {kind} file of gradreg")
     if metadata.get("kind") != kind:
         raise DataError(f"{path} holds no {kind}: it was written by something else, or for something else.")
+    if not {"kind", "facts"} <= metadata.keys() <= {"kind", "facts", _CHECKSUM}:
+        raise DataError(f"{path} is damaged: its header is not one of gradreg; delete it.")
+    if _CHECKSUM in metadata and metadata.pop(_CHECKSUM) != _digest(metadata, tensors):
+        raise DataError(f"{path} {CHANGED}: delete it.")
+    return tensors, json_table(metadata["facts"], f"The header of {path}", nonfinite=True)
+
+
+def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of any safetensors file that this machine can hold, on the CPU."""
+    size = check_regular(path)
+    if size > _memory():
+        raise DataError(f"{path} must fit into this machine's memory of {_memory():,} bytes; got {size:,} bytes.")
     try:
-        facts = json.loads(metadata["facts"])
-    except (KeyError, ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged: its header cannot be read ({type(error).__name__}); delete it.") from error
-    if not isinstance(facts, dict):
-        raise DataError(f"{path} is damaged: its header is not a table; delete it.")
-    return tensors, facts
+        with open(path, "rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if size < 8 or header > min(size, _MOST_HEADER):
+            raise DataError(f"its header of {header:,} bytes must be within the file and {_MOST_HEADER:,} bytes")
+        with safe_open(path, "pt") as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
+    except Exception as error:  # the library raises its own, and torch's for what does not fit a tensor
+        words = " ".join(str(error).split()).rstrip(".")
+        raise DataError(f"{path} cannot be read as {what}: {words}.") from error
+
+
+def checksum(content: Any) -> str:
+    """The checksum of a JSON value, whatever the order of its keys and the spaces between them."""
+    return blake2b(json.dumps(content, sort_keys=True, allow_nan=False).encode(), digest_size=32).hexdigest()
+
+
+def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Of everything in a file; each part is preceded by what it is, so that none can pass for another."""
+    digest = blake2b(json.dumps(metadata, sort_keys=True).encode(), digest_size=32)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _memory() -> int:
+    """Bytes of physical memory."""
+    if not hasattr(os, "sysconf"):
+        return 1 << 40
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -23,7 +23,7 @@ from gradreg.evaluation.stages import confirmation as confirming
 from gradreg.smoothing.intervals import clopper_pearson
 from handmade import confirmation, confirmed, handmade
 
-TIMES = ("created", "seconds")
+TIMES = ("checksum", "created", "seconds")
 # Exact distances of the toy's images lie on both sides of these.
 L2, LINF = 0.03, 0.008
 # Test images alone: without training images there are no bounds to wait for.

@@ -54,12 +54,12 @@ def test_awkward_numbers_and_words_survive(tmp_path: Path) -> None:
     numbers = torch.tensor([0.1, 1e-45, 3e38, -0.0, math.inf, 5.0, 1 / 3, 2**-149, 1, 0])
     l2 = evaluation.threats["l2"]
     flag = Flag("single-step-wins", "error", {HOSTILE: math.inf, "n": 3, "x": 3.0, "s": "inf"}, HOSTILE, HOSTILE)
-    attacked = replace(l2.attacked, distance=numbers, winner=(HOSTILE, "", *l2.attacked.winner[2:]), seconds=math.nan)
+    attacked = replace(l2.attacked, distance=numbers, winner=(HOSTILE, "", *l2.attacked.winner[2:]))
     assert l2.bounded is not None
     bounded = replace(l2.bounded, omega_bound=numbers.double() / 3, lipschitz=math.inf)
     awkward = replace(
         evaluation,
-        margin=torch.tensor([math.nan, -math.inf, *range(8)], dtype=torch.float64),
+        margin=torch.tensor([1e-300, -0.0, -1, 1, 0.1, -1 / 3, 1e-45, 0, 0, 0], dtype=torch.float64),
         subject=replace(evaluation.subject, recipe={"deep": [{"er": [HOSTILE, math.nan, None, True]}]}, hours=None),
         data=replace(evaluation.data, classes=(HOSTILE, "", ",")),
         threats={
@@ -106,7 +106,7 @@ def test_the_summary_is_of_the_columns_and_is_not_read_back(tmp_path: Path) -> N
     assert l2["omega_bound"] == {"violation_rate": 0.0, "tightness": pytest.approx(0.5), "n": 9}
     assert found["certified_accuracy"]["sigma 0.25"]["0.25"]["value"] == 0.6
     content["summary"] = "something else"
-    path.write_text(json.dumps(content))
+    path.write_text(unsealed(json.dumps(content)))
     assert same(load(tmp_path), handmade())
 
 
@@ -115,7 +115,7 @@ def test_what_came_later_may_be_left_out(tmp_path: Path) -> None:
     path = saved(handmade(), tmp_path) / "evaluation.json"
     content = json.loads(path.read_text())
     del content["notes"], content["settings"]["topk"]
-    path.write_text(json.dumps(content))
+    path.write_text(unsealed(json.dumps(content)))
     assert same(load(tmp_path), handmade())
 
 
@@ -139,8 +139,15 @@ def test_confirmations_are_columns_and_older_files_have_none(tmp_path: Path) -> 
     assert "confirmed" not in content["summary"]["threats"]["l2"]
     for examined in content["threats"].values():
         assert examined.pop("confirmed") == []
-    path.write_text(json.dumps(content))
+    path.write_text(unsealed(json.dumps(content)))
     assert same(load(tmp_path), handmade())
+
+
+def unsealed(text: str) -> str:
+    """Without the checksum, as files of before there was one."""
+    content = json.loads(text)
+    del content["checksum"]
+    return json.dumps(content)
 
 
 def change(name: str, edit: Callable[[str], str]) -> Callable[[Path], object]:
@@ -149,17 +156,28 @@ def change(name: str, edit: Callable[[str], str]) -> Callable[[Path], object]:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "nothing there": (lambda f: (f / "evaluation.json").unlink(), "holds no finished evaluation"),
-    "empty facts": (change("evaluation.json", lambda text: ""), "evaluation.json is empty"),
-    "cut facts": (change("evaluation.json", lambda text: text[:200]), "is no JSON, so it is truncated"),
-    "other JSON": (change("evaluation.json", lambda text: "[1, 2]"), "is not an evaluation"),
+    "empty facts": (change("evaluation.json", lambda text: ""), "evaluation.json is not valid JSON"),
+    "cut facts": (
+        change("evaluation.json", lambda text: text[:200]),
+        "is not valid JSON: .*; it may be truncated: evaluate",
+    ),
+    "other JSON": (change("evaluation.json", lambda text: "[1, 2]"), "must hold a JSON object"),
+    "other object": (change("evaluation.json", lambda text: "{}"), "is not an evaluation"),
     "another version": (
         change("evaluation.json", lambda text: text.replace('"version": 1', '"version": 2')),
         "an evaluation of version 2 and this gradreg reads version 1",
     ),
-    "a fact gone": (change("evaluation.json", lambda text: text.replace('"seed"', '"sead"')), "is damaged .*'seed'"),
+    "a digit changed": (
+        change("evaluation.json", lambda text: text.replace('"parameters": 1234', '"parameters": 1235')),
+        "was changed or damaged since it was written .*: evaluate again, or delete its checksum",
+    ),
+    "a fact gone": (
+        change("evaluation.json", lambda text: unsealed(text).replace('"seed"', '"sead"')),
+        r"is damaged: 'settings\.sead' is not expected here \(did you mean 'seed'\?\); evaluate again",
+    ),
     "a fact changed": (
-        change("evaluation.json", lambda t: t.replace('"parameters": 1234', '"parameters": "x"')),
-        "is damaged",
+        change("evaluation.json", lambda t: unsealed(t).replace('"parameters": 1234', '"parameters": "x"')),
+        r"subject\.parameters must be a whole number; got 'x'; evaluate again",
     ),
     "no table": (lambda f: (f / "images.csv").unlink(), "images.csv is missing"),
     "empty table": (change("images.csv", lambda text: ""), "images.csv is empty"),
@@ -215,5 +233,9 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="could not be written"):
         save(handmade(), tmp_path / "file")
+    nothing = torch.arange(0)
+    empty = replace(
+        handmade(), index=nothing, label=nothing, prediction=nothing, margin=torch.zeros(0), threats={}, smoothing=()
+    )
     with pytest.raises(DataError, match="holds no images"):
-        save(replace(handmade(), index=torch.arange(0)), tmp_path)
+        save(empty, tmp_path)

@@ -21,7 +21,7 @@ from gradreg.errors import ConfigError
 from gradreg.evaluation import load
 from handmade import handmade
 
-TIMES = ("created", "seconds")
+TIMES = ("checksum", "created", "seconds")
 # Four images a batch make two of them; local estimates are of few images.
 SETTINGS: dict[str, Any] = {"images": 8, "batch_size": 4, "regularity": "local", "diagnosis": True}
 

@@ -1,12 +1,13 @@
 """An evaluation as a folder of three files that other programs can read.
 
-evaluation.json          facts and figures, and the checksum of the table; written last
+evaluation.json          facts and figures, with a checksum of them and one of the table; written last
 images.csv               one row per image
 gallery.safetensors      a few images with the adversarial ones found for them
 """
 
-import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from gradreg import storage
 from gradreg.codec import Tensors, join, split
 from gradreg.errors import DataError
 from gradreg.evaluation import table
+from gradreg.evaluation.checks import check
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.summary import summary
+from gradreg.reading import one_sentence, read_bytes, read_json
 
 _FORMAT = "gradreg evaluation"
 _VERSION = 1
@@ -27,6 +30,19 @@ FACTS, TABLE, GALLERY = "evaluation.json", "images.csv", "gallery.safetensors"
 STATE = ".state"
 
 _GALLERY_KIND = "gallery of an evaluation"
+_CHECKSUM = "checksum"
+_DERIVED = "summary"
+# A row has some 200 bytes for each threat.
+_MOST_TABLE = 1 << 28
+_AGAIN = "evaluate again"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What evaluation.json says about images.csv."""
+
+    sha256: str
+    types: Mapping[str, str]
 
 
 def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
@@ -34,6 +50,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
     place = Path(folder)
     if len(evaluation) == 0:
         raise DataError("The evaluation holds no images, so there is nothing to save.")
+    check(evaluation)
     plain, tensors = split(evaluation)
     pictures = {path: tensor for path, tensor in tensors.items() if ".gallery." in path}
     columns = table.take_columns(plain, {path: tensors[path] for path in tensors.keys() - pictures.keys()})
@@ -42,7 +59,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
     head = {"format": _FORMAT, "version": _VERSION, "images": len(evaluation)}
     files = {TABLE: {"sha256": checksum, "types": table.types(columns)}, GALLERY: bool(pictures)}
     derived = {"derived": "From images.csv, for the reader; not read back.", **summary(evaluation)}
-    content = {**head, "summary": derived, **plain, "files": files}
+    content = {**head, _DERIVED: derived, **plain, "files": files}
     try:
         (place / FACTS).unlink(missing_ok=True)
         _replace(place / TABLE, text)
@@ -50,7 +67,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
             storage.write(place / GALLERY, _GALLERY_KIND, pictures, {TABLE: checksum})
         else:
             (place / GALLERY).unlink(missing_ok=True)
-        storage.write_json(place / FACTS, content)
+        storage.write_json(place / FACTS, {**content, _CHECKSUM: storage.checksum(content)})
     except OSError as error:
         raise DataError(f"The evaluation could not be written to {place} ({error}): choose another folder.") from error
 
@@ -60,45 +77,51 @@ def load(path: str | os.PathLike[str]) -> Evaluation:
     given = Path(path)
     place = given.parent if given.name == FACTS else given
     content = _facts(place)
-    try:
-        described = content.pop("files")
-        checksum, types = described[TABLE]["sha256"], dict(described[TABLE]["types"])
-        columns = table.loads(_table(place, checksum), types, content["images"])
+    with one_sentence(place / FACTS, _AGAIN):
+        files = join(Mapping[str, Any], content.pop("files"), {}, "files")
+        described = join(_Table, files.pop(TABLE), {}, TABLE)
+        pictures = join(bool, files.pop(GALLERY), {}, GALLERY)
+        columns = table.loads(_table(place, described.sha256), described.types, content.pop("images"))
         tensors = table.put_columns(content, columns)
-        if described[GALLERY]:
-            tensors |= _gallery(place, checksum)
+    if pictures:
+        tensors |= _gallery(place, described.sha256)
+    with one_sentence(place / FACTS, _AGAIN):
         evaluation: Evaluation = join(Evaluation, content, tensors)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise DataError(f"{place / FACTS} is damaged ({type(error).__name__}: {error}): evaluate again.") from error
+        check(evaluation)
+        unused = tensors.keys() - split(evaluation)[1].keys()
+        if unused:
+            raise DataError(f"{min(unused)!r} belongs to nothing in it.")
     return evaluation
 
 
 def _facts(place: Path) -> dict[str, Any]:
+    """The content of evaluation.json that makes an evaluation; what only says which file it is has been checked."""
     path = place / FACTS
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{place} holds no finished evaluation (there is no {FACTS}): `gradreg evaluate` makes one.")
-    raw = path.read_bytes()
-    if not raw.strip():
-        raise DataError(f"{path} is empty: evaluate again.")
-    try:
-        content = json.loads(raw)
-    except ValueError as error:
-        raise DataError(f"{path} is no JSON, so it is truncated or was never an evaluation ({error}).") from error
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    with one_sentence(path, f"it may be truncated: {_AGAIN}"):
+        content = read_json(path)
+    if content.pop("format", None) != _FORMAT:
         raise DataError(f"{path} is not an evaluation: `gradreg evaluate` makes one.")
-    if content.get("version") != _VERSION:
+    version = content.pop("version", None)
+    if version != _VERSION:
         raise DataError(
-            f"{path} is an evaluation of version {content.get('version')!r} and this gradreg reads version {_VERSION}: "
+            f"{path} is an evaluation of version {version!r} and this gradreg reads version {_VERSION}: "
             "read it with the gradreg that wrote it, or evaluate again."
         )
+    # Evaluations of before there were checksums have none.
+    written = content.pop(_CHECKSUM, None)
+    if written is not None and written != storage.checksum({"format": _FORMAT, "version": version, **content}):
+        raise DataError(f"{path} {storage.CHANGED}: evaluate again, or delete its {_CHECKSUM} to read it as it is.")
+    content.pop(_DERIVED, None)
     return content
 
 
 def _table(place: Path, checksum: str) -> str:
     path = place / TABLE
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path} is missing: {FACTS} and {TABLE} belong together.")
-    raw = path.read_bytes()
+    raw = read_bytes(path, _MOST_TABLE)
     if not raw:
         raise DataError(f"{path} is empty: evaluate again.")
     if sha256(raw).hexdigest() != checksum:
@@ -108,7 +131,7 @@ def _table(place: Path, checksum: str) -> str:
 
 def _gallery(place: Path, checksum: str) -> Tensors:
     path = place / GALLERY
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path} is missing: {FACTS} and {GALLERY} belong together.")
     tensors: dict[str, Tensor]
     tensors, facts = storage.read(path, _GALLERY_KIND)

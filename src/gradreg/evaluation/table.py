@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradreg.codec import Tensors
+from gradreg.errors import DataError
 
 Column = Tensor | tuple[str, ...] | None
 """Numbers, words, or nothing where bounds were refused."""
@@ -16,6 +17,10 @@ Column = Tensor | tuple[str, ...] | None
 _BOUNDS = ("gradient_norm", "lipschitz_bound", "omega_bound")
 _ATTACKED = ("distance", "winner", "forwards", "backwards")
 _SMOOTHED = ("prediction", "radius", "samples")
+_TYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
+}
 _WORDS = "text"
 _NOTHING = "none"
 
@@ -60,11 +65,11 @@ def dumps(columns: Mapping[str, Column]) -> str:
 
 def loads(text: str, described: Mapping[str, str], rows: int) -> dict[str, Column]:
     """The columns that `dumps` wrote, of these types."""
-    lines = csv.reader(io.StringIO(text, newline=""))
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     names, cells = next(lines), list(lines)
-    if names != list(described) or len(cells) != rows:
-        raise ValueError(
-            f"a table of {len(cells)} rows and {len(names)} columns where {rows} and {len(described)} were"
+    if names != list(described) or len(cells) != rows or rows == 0:
+        raise DataError(
+            f"Its table must have {rows} rows and {len(described)} columns; got {len(cells)} and {len(names)}."
         )
     by_column = list(zip(*cells, strict=True))
     return {name: _column(by_column[at], kind) for at, (name, kind) in enumerate(described.items())}
@@ -113,7 +118,12 @@ def _column(cells: Sequence[str], kind: str) -> Column:
         return None
     if kind == _WORDS:
         return tuple(cells)
-    dtype: torch.dtype = getattr(torch, kind)
+    if kind not in _TYPES:
+        raise DataError(f"The type of a column must be one of {', '.join(_TYPES)}; got {kind[:40]!r}.")
+    dtype = _TYPES[kind]
     if dtype.is_floating_point:
         return torch.tensor([float(cell) for cell in cells], dtype=torch.float64).to(dtype)
-    return torch.tensor([int(cell) for cell in cells], dtype=dtype)
+    numbers = [int(cell) for cell in cells]
+    if dtype == torch.bool and not set(numbers) <= {0, 1}:
+        raise DataError("A truth value must be 0 or 1 in the table.")
+    return torch.tensor(numbers, dtype=dtype)
