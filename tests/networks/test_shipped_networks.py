@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_networks import logits, tiny_evaluation, tiny_run
 
 import gradreg
 from commands import status
@@ -21,6 +20,7 @@ from gradreg.runs import networks
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.networks import folder, names
 from gradreg.runs.opening import open_model
+from tiny_networks import logits, tiny_evaluation, tiny_run
 
 REAL = networks.home()
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_networks import IMAGES, logits, tiny_evaluation, tiny_run
 
 from gradreg.diagnosis.flags import Flag
 from gradreg.errors import GradregError
@@ -24,6 +23,7 @@ from gradreg.runs import load
 from gradreg.runs.checkpoints import read
 from gradreg.runs.networks import FILES
 from handmade import confirmation, confirmed, handmade
+from tiny_networks import IMAGES, logits, tiny_evaluation, tiny_run
 
 ROOT = Path(__file__).parents[2]
 FIELDS = (
