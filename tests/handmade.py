@@ -45,7 +45,7 @@ def handmade(name: str = "by hand", objective: str = "gradient", hours: float | 
         label=label,
         prediction=prediction,
         margin=torch.linspace(0.1, -0.8, n),
-        threats={"l2": _examined("l2", l2), "linf": _examined("linf", linf)},
+        threats={"l2": _record("l2", l2), "linf": _record("linf", linf)},
         smoothing=(
             Smoothed(
                 sigma=0.25,
@@ -76,11 +76,11 @@ def confirmation(eps: float, broken: Sequence[int], version: str = "standard") -
 
 def confirmed(evaluation: Evaluation, threat: str, *found: Confirmed) -> Evaluation:
     """The same with these confirmations of a threat."""
-    examined = replace(evaluation.threats[threat], confirmed=found)
-    return replace(evaluation, threats={**evaluation.threats, threat: examined})
+    record = replace(evaluation.threats[threat], confirmed=found)
+    return replace(evaluation, threats={**evaluation.threats, threat: record})
 
 
-def _examined(threat: str, distance: torch.Tensor) -> ThreatRecord:
+def _record(threat: str, distance: torch.Tensor) -> ThreatRecord:
     n = len(distance)
     finite = distance.where(distance.isfinite(), 0.2)
     clean = torch.linspace(0, 1, 2 * 16).view(2, 1, 4, 4)

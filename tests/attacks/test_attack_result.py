@@ -215,7 +215,7 @@ def test_pools_refuse_what_is_not_comparable(tmp_path: Path) -> None:
         pool.merge(Pool(4, {"model": "another"}))
 
 
-def test_an_interrupted_examination_continues(tmp_path: Path) -> None:
+def test_an_interrupted_attack_continues(tmp_path: Path) -> None:
     """The second call attacks only what the first had not finished, and the answer is that of one call."""
     x = images(12, 20, "middle")
     network = small_network()

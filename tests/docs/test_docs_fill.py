@@ -92,9 +92,9 @@ def test_a_page_names_runs_without_their_weights(page: Path) -> None:
 def test_contrasts_are_of_the_radii_that_the_mark_names() -> None:
     def trained(name: str, objective: str, distance: float) -> Evaluation:
         made = renamed(handmade(), name, recipe={"epochs": 3, "seed": 0, "objective": objective})
-        examined = made.threats["l2"]
-        moved = replace(examined.attacked, distance=torch.full((10,), distance))
-        return replace(made, threats={"l2": replace(examined, attacked=moved)})
+        record = made.threats["l2"]
+        moved = replace(record.attacked, distance=torch.full((10,), distance))
+        return replace(made, threats={"l2": replace(record, attacked=moved)})
 
     found = [trained("theirs", "adversarial", 0.2), trained("ours", "gradient", 0.6), trained("third", "trades", 0.6)]
     assert [row.name for row in table(["contrast", "l2", "0", "0.5"], Comparison.of(found)).rows] == [

@@ -197,16 +197,16 @@ def test_a_weaker_reference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_our_attacks_missed_is_counted_and_told() -> None:
     """Distances 0, 0.1 … 0.9: within 0.3 are 0 to 3; the reference breaks 0, 1, 5 and 6 there, and 8 at 0.2 already."""
     near, far = confirmation(0.2, [0, 8]), confirmation(0.3, [0, 1, 5, 6])
-    examined = confirmed(handmade(), "l2", near, far).threats["l2"]
-    assert examined.robust_to_attacks(0.3).nonzero().flatten().tolist() == [4, 5, 6, 7, 8, 9]
-    assert examined.missed(far).nonzero().flatten().tolist() == [5, 6]
-    assert examined.gained(far).nonzero().flatten().tolist() == [2, 3]
-    assert examined.robust(0.3).nonzero().flatten().tolist() == [4, 7, 9]
-    assert examined.robust(0.2).nonzero().flatten().tolist() == [3, 4, 5, 6, 7, 9]
-    accuracy = examined.robust_accuracy(0.3)
+    record = confirmed(handmade(), "l2", near, far).threats["l2"]
+    assert record.robust_to_attacks(0.3).nonzero().flatten().tolist() == [4, 5, 6, 7, 8, 9]
+    assert record.missed(far).nonzero().flatten().tolist() == [5, 6]
+    assert record.gained(far).nonzero().flatten().tolist() == [2, 3]
+    assert record.robust(0.3).nonzero().flatten().tolist() == [4, 7, 9]
+    assert record.robust(0.2).nonzero().flatten().tolist() == [3, 4, 5, 6, 7, 9]
+    accuracy = record.robust_accuracy(0.3)
     assert (accuracy.value, accuracy.low, accuracy.high, accuracy.n) == (0.3, *clopper_pearson(3, 10), 10)
     text = StringIO()
-    ConsoleReporter(Console(file=text, width=300)).confirmed(examined, far, "standard")
+    ConsoleReporter(Console(file=text, width=300)).confirmed(record, far, "standard")
     assert text.getvalue().splitlines() == [
         "autoattack l2 at 0.3: robust error 40.0 %, by standard 40.0 %, by either 70.0 % (n = 10), 60 s",
         "  AutoAttack broke 2 of 10 images that standard did not: their distances are too long.",

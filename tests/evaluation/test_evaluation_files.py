@@ -137,8 +137,8 @@ def test_confirmations_are_columns_and_older_files_have_none(tmp_path: Path) -> 
     path = saved(handmade(), tmp_path) / "evaluation.json"
     content = json.loads(path.read_text())
     assert "confirmed" not in content["summary"]["threats"]["l2"]
-    for examined in content["threats"].values():
-        assert examined.pop("confirmed") == []
+    for record in content["threats"].values():
+        assert record.pop("confirmed") == []
     path.write_text(unsealed(json.dumps(content)))
     assert same(load(tmp_path), handmade())
 

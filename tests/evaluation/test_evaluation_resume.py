@@ -107,11 +107,11 @@ def test_a_finished_one_is_not_done_again(uninterrupted: Path, tmp_path: Path, m
     """The same call costs nothing, to the byte; another threat costs that threat only."""
     quick(tmp_path, **SETTINGS)
     first = (tmp_path / "evaluation.json").read_bytes()
-    attacked, examine = [], run.run_plan
+    attacked, run_plan = [], run.run_plan
 
     def counted(*arguments: Any, **options: Any) -> Any:
         attacked.append(options["threat"].name)
-        return examine(*arguments, **options)
+        return run_plan(*arguments, **options)
 
     monkeypatch.setattr(suite, "run_plan", counted)
     quick(tmp_path, **SETTINGS)

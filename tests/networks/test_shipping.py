@@ -113,7 +113,7 @@ def flagged(evaluation: Evaluation, folder: Path) -> Path:
     good = Flag("train-mode", "info", {}, "No layer is in train mode.")
     bad = Flag("noise-wins", "warning", {}, "Noise broke 3 of 12 images.", "Do not believe it.")
     flags = {"l2": (good,), "linf": (good, bad)}
-    threats = {name: replace(examined, flags=flags[name]) for name, examined in evaluation.threats.items()}
+    threats = {name: replace(each, flags=flags[name]) for name, each in evaluation.threats.items()}
     replace(evaluation, threats=threats).save(folder)
     return folder
 

@@ -46,7 +46,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
     spread = torch.exp(0.7 * torch.randn(n, generator=source)) * (~wrong)
     # 28 pixels a side of three colours: l1 and l2 of a typical perturbation are so many times its l∞.
     scales = {"l2": distance, "linf": distance / 22, "l1": distance * 19}
-    examined = {str(threat): _examined(i, threat, spread * scales[threat], wrong, source, side) for threat in threats}
+    record = {str(threat): _record(i, threat, spread * scales[threat], wrong, source, side) for threat in threats}
     radius = (0.7 * spread * distance).clamp(max=0.95)
     return Evaluation(
         subject=Subject(
@@ -66,7 +66,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
         label=label,
         prediction=torch.where(wrong, (label + 1) % 10, label),
         margin=torch.where(wrong, 0.3, -0.7),
-        threats=examined,
+        threats=record,
         smoothing=(
             Smoothed(0.25, 0.001, 10_000, (), label.clone(), radius, torch.full((n,), 4000), 310.0),
         ) if "l2" in threats else (),
@@ -74,7 +74,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
     )  # fmt: skip
 
 
-def _examined(
+def _record(
     i: int, threat: ThreatName, distance: Tensor, wrong: Tensor, source: torch.Generator, side: int
 ) -> ThreatRecord:
     n = len(distance)

@@ -18,8 +18,8 @@ def trained(name: str, seed: int, distance: Sequence[float], objective: str = "g
     """Ten images at these l2 distances, of a recipe told from others by its objective."""
     recipe = {"epochs": 3, "seed": seed, "objective": objective}
     evaluation = renamed(handmade(), f"{name}-seed{seed}", recipe=recipe)
-    examined = evaluation.threats["l2"]
-    there = replace(examined, attacked=replace(examined.attacked, distance=torch.tensor(distance)))
+    record = evaluation.threats["l2"]
+    there = replace(record, attacked=replace(record.attacked, distance=torch.tensor(distance)))
     return replace(evaluation, threats={"l2": there})
 
 

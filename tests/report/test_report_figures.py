@@ -32,8 +32,8 @@ def large(n: int, digits: int | None = None) -> Evaluation:
     distance[: n // 10] = 0
     distance[n // 10 : n // 5] = INF
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
     bound = distance.where(distance.isfinite(), 1.0) / 2
     return replace(
         evaluation,
@@ -42,9 +42,9 @@ def large(n: int, digits: int | None = None) -> Evaluation:
         prediction=(distance == 0).long(),
         threats={
             "l2": replace(
-                examined,
-                attacked=replace(examined.attacked, distance=distance, winner=("fmn",) * n),
-                bounded=replace(examined.bounded, omega_bound=bound, lipschitz_bound=bound / 2),
+                record,
+                attacked=replace(record.attacked, distance=distance, winner=("fmn",) * n),
+                bounded=replace(record.bounded, omega_bound=bound, lipschitz_bound=bound / 2),
             )
         },
         smoothing=(
@@ -78,11 +78,11 @@ def write(
 
 
 def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
     fails = {
-        "empirical": examined.attacked.distance <= radius,
-        "omega-bound": examined.bounded.omega_bound < radius,
+        "empirical": record.attacked.distance <= radius,
+        "omega-bound": record.bounded.omega_bound < radius,
         "certified": ~evaluation.certified(evaluation.smoothing[0], radius),
     }
     return float(fails[curve.kind].double().mean())
@@ -118,20 +118,18 @@ def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
     assert certified.x == (0.0, 0.25, 0.5)
     assert certified.y == (0.4, 0.7, 0.7)
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
-    capped = replace(
-        examined.bounded, omega_bound=examined.bounded.omega_bound.clamp(max=0.25), eps=(0.25,), omega=(1,)
-    )
-    omega = l2_curves(replace(evaluation, threats={"l2": replace(examined, bounded=capped)}))[1]
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    capped = replace(record.bounded, omega_bound=record.bounded.omega_bound.clamp(max=0.25), eps=(0.25,), omega=(1,))
+    omega = l2_curves(replace(evaluation, threats={"l2": replace(record, bounded=capped)}))[1]
     assert omega.x == pytest.approx((0, 0.05, 0.1, 0.15, 0.2, 0.25))
     assert omega.y == (0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
 
 
 def test_a_radius_in_single_precision_is_the_radius() -> None:
     evaluation = handmade()
-    examined = evaluation.threats["linf"]
-    exact = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), 8 / 255)), bounded=None)
+    record = evaluation.threats["linf"]
+    exact = replace(record, attacked=replace(record.attacked, distance=torch.full((10,), 8 / 255)), bounded=None)
     curve = curves(Comparison.of([replace(evaluation, threats={"linf": exact}, smoothing=())]), "linf")[0]
     assert at(curve, 8 / 255) == 1
     assert at(curve, 7.99 / 255) == 0
@@ -186,11 +184,11 @@ def test_histograms_count_every_image_once() -> None:
 
 def test_gaps_are_thinned_but_the_worst_is_kept() -> None:
     evaluation = large(5000)
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
-    bound = examined.bounded.omega_bound.clone()
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    bound = record.bounded.omega_bound.clone()
     bound[3333] = 50.0
-    violated = replace(examined, bounded=replace(examined.bounded, omega_bound=bound))
+    violated = replace(record, bounded=replace(record.bounded, omega_bound=bound))
     gap = gaps(Comparison.of([replace(evaluation, threats={"l2": violated})]), "l2")[0]
     assert gap.n == 4000
     assert len(gap.distance) == len(gap.omega) <= 300
@@ -235,8 +233,8 @@ def test_the_same_evaluation_gives_the_same_bytes_whatever_the_users_style(tmp_p
 
 def test_nothing_broken_and_nothing_attacked_can_be_drawn(tmp_path: Path) -> None:
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    safe = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), INF)))
+    record = evaluation.threats["l2"]
+    safe = replace(record, attacked=replace(record.attacked, distance=torch.full((10,), INF)))
     written = write([replace(evaluation, threats={"l2": safe}), replace(handmade("b"), threats={})], tmp_path, ["svg"])
     assert {path.stem for path in written} == {"figure-1-l2", "frontier", "distances"}, "no cost, no gap"
     assert write([replace(evaluation, threats={})], tmp_path / "none") == []

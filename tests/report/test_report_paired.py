@@ -15,10 +15,10 @@ from handmade import handmade, renamed
 def shifted(by: float) -> Evaluation:
     """Distances 0, 0.1 … 0.9 like `handmade`, but for images 3, 4 and 5, which are nearer or farther by that much."""
     evaluation = renamed(handmade(), "other")
-    examined = evaluation.threats["l2"]
-    distance = examined.attacked.distance.clone()
+    record = evaluation.threats["l2"]
+    distance = record.attacked.distance.clone()
     distance[3:6] += by
-    moved = replace(examined, attacked=replace(examined.attacked, distance=distance))
+    moved = replace(record, attacked=replace(record.attacked, distance=distance))
     return replace(evaluation, threats={**evaluation.threats, "l2": moved})
 
 
@@ -38,8 +38,8 @@ def test_images_are_counted_once_each() -> None:
 def test_images_are_matched_by_their_place_in_the_test_set_not_in_the_file() -> None:
     other = shifted(0.4)
     backwards = torch.arange(len(other)).flip(0)
-    examined = other.threats["l2"]
-    turned = replace(examined, attacked=replace(examined.attacked, distance=examined.attacked.distance[backwards]))
+    record = other.threats["l2"]
+    turned = replace(record, attacked=replace(record.attacked, distance=record.attacked.distance[backwards]))
     other = replace(other, index=other.index[backwards], threats={"l2": turned})
     (row,) = pairs(Comparison.of([handmade(), other]), "l2", [0.55]).rows
     assert [cell.value for cell in row.cells[:4]] == [0, 3, 4, 3]

@@ -40,13 +40,13 @@ def test_table_1_counts_distances_up_to_and_bounds_below_the_radius() -> None:
 def test_a_radius_is_met_exactly() -> None:
     """An attack that stops at 8/255 has broken the image at 8/255; a bound of 8/255 holds there."""
     evaluation = handmade()
-    examined = evaluation.threats["linf"]
-    assert examined.bounded is not None
+    record = evaluation.threats["linf"]
+    assert record.bounded is not None
     exact = torch.full((10,), 8 / 255)
     at_radius = replace(
-        examined,
-        attacked=replace(examined.attacked, distance=exact),
-        bounded=replace(examined.bounded, omega_bound=exact),
+        record,
+        attacked=replace(record.attacked, distance=exact),
+        bounded=replace(record.bounded, omega_bound=exact),
     )
     table = built(replace(evaluation, threats={"linf": at_radius}))["table-1"]
     assert texts(table)[1:5] == ["0.0 %", "0.0 %", "0.0 %", "100.0 %"]
@@ -71,7 +71,7 @@ def test_cost_is_compared_with_the_same_network_trained_plainly_as_long(
     assert texts(built(handmade(), plain)["table-1"])[-1] == expected
 
 
-def test_a_run_that_does_not_tell_its_machine_is_taken_for_one_of_the_machine_that_examined_it() -> None:
+def test_a_run_that_does_not_tell_its_machine_is_taken_for_one_of_the_machine_that_evaluated_it() -> None:
     plain = renamed(handmade(objective="undefended", hours=1.0), "plain")
     elsewhere = replace(plain, origin=replace(plain.origin, machine="another one"))
     assert texts(built(handmade(), elsewhere)["table-1"])[-1] == "–"
@@ -87,13 +87,13 @@ def test_table_2_averages_over_all_images() -> None:
 
 def test_table_2_leaves_unbroken_images_out_and_says_so() -> None:
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    distance = examined.attacked.distance.clone()
+    record = evaluation.threats["l2"]
+    distance = record.attacked.distance.clone()
     distance[8:] = INF
-    unbroken = replace(examined, attacked=replace(examined.attacked, distance=distance))
+    unbroken = replace(record, attacked=replace(record.attacked, distance=distance))
     cell = built(replace(evaluation, threats={"l2": unbroken}))["table-2"].rows[0].cells[3]
     assert (cell.text, cell.note) == ("0.350", "n = 8, 2 unbroken left out")
-    none = replace(examined, attacked=replace(examined.attacked, distance=torch.full((10,), INF)))
+    none = replace(record, attacked=replace(record.attacked, distance=torch.full((10,), INF)))
     cell = built(replace(evaluation, threats={"l2": none}))["table-2"].rows[0].cells[3]
     assert (cell.text, cell.value, cell.note) == ("–", None, "all 10 unbroken")
 
@@ -104,9 +104,9 @@ def test_table_3_is_the_regularity_in_l2() -> None:
 
 def test_omega_beyond_its_grid_is_not_made_up() -> None:
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
-    short = replace(examined, bounded=replace(examined.bounded, eps=(0.25, 0.6), omega=(0.1, 0.2)))
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    short = replace(record, bounded=replace(record.bounded, eps=(0.25, 0.6), omega=(0.1, 0.2)))
     found = built(replace(evaluation, threats={"l2": short}))
     assert texts(found["table-3"])[2:] == ["0.200", "–"]
     assert notes(found["table-3"].rows[0])[2:] == ["at 0.6", "ω known up to 0.6"]
@@ -158,11 +158,11 @@ def test_bounds_are_held_against_the_attacks() -> None:
     assert texts(table, 1) == ["0.0 %", "0.500", "0.500", "9", "heuristic"]
     assert table.rows[1].cells[0].note == "1 of 9 unbroken"
     evaluation = handmade()
-    examined = evaluation.threats["l2"]
-    assert examined.bounded is not None
-    bound = examined.attacked.distance.clone()
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    bound = record.attacked.distance.clone()
     bound[[3, 4, 5]] *= 2
-    violated = replace(examined, bounded=replace(examined.bounded, omega_bound=bound))
+    violated = replace(record, bounded=replace(record.bounded, omega_bound=bound))
     row = built(replace(evaluation, threats={"l2": violated}))["bound-validity"].rows[1]
     assert [cell.text for cell in row.cells][:3] == ["33.3 %", "2.00", "1.27"]
 

@@ -253,4 +253,4 @@ class Evaluation:
         """Whether any threat carries an error that no model can explain: a bug in gradreg or in the model's code."""
         from gradreg.diagnosis import is_proven_bug
 
-        return any(is_proven_bug(list(examined.flags)) for examined in self.threats.values())
+        return any(is_proven_bug(list(record.flags)) for record in self.threats.values())

@@ -38,12 +38,12 @@ class ConsoleReporter:
             task = bars.add_task("", total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total)
 
-    def attacked(self, examined: ThreatRecord, radius: float) -> None:
+    def attacked(self, record: ThreatRecord, radius: float) -> None:
         """Attacks in one threat are finished."""
-        share, robust_error = examined.robust_error(radius), top_k("robust error", self.topk)
+        share, robust_error = record.robust_error(radius), top_k("robust error", self.topk)
         self.say(
-            f"attacks {examined.threat}: mean distance {examined.mean_distance():.3g}, {robust_error} at {radius:.3g}: "
-            f"{100 * share.value:.1f} % (n = {share.n}), {examined.attacked.seconds:.0f} s"
+            f"attacks {record.threat}: mean distance {record.mean_distance():.3g}, {robust_error} at {radius:.3g}: "
+            f"{100 * share.value:.1f} % (n = {share.n}), {record.attacked.seconds:.0f} s"
         )
 
     def bounded(self, threat: ThreatName, bounded: Bounded | None, refusal: str) -> None:
@@ -64,16 +64,16 @@ class ConsoleReporter:
         for flag in failed:
             self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
 
-    def confirmed(self, examined: ThreatRecord, confirmed: Confirmed, attacks: str) -> None:
+    def confirmed(self, record: ThreatRecord, confirmed: Confirmed, attacks: str) -> None:
         """AutoAttack at a radius is finished: its robust error, and whether our attacks agree."""
         eps, n = confirmed.eps, len(confirmed.robust)
-        broken = ~confirmed.robust, ~examined.robust_to_attacks(eps), ~examined.robust(eps)
+        broken = ~confirmed.robust, ~record.robust_to_attacks(eps), ~record.robust(eps)
         reference, ours, either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
         self.say(
-            f"autoattack {examined.threat} at {eps:.3g}: robust error {reference}, by {attacks} {ours}, by either "
+            f"autoattack {record.threat} at {eps:.3g}: robust error {reference}, by {attacks} {ours}, by either "
             f"{either} (n = {n}), {confirmed.seconds:.0f} s"
         )
-        missed, gained = int(examined.missed(confirmed).sum()), int(examined.gained(confirmed).sum())
+        missed, gained = int(record.missed(confirmed).sum()), int(record.gained(confirmed).sum())
         if missed:
             self.say(f"  AutoAttack broke {missed} of {n} images that {attacks} did not: their distances are too long.")
         if gained:

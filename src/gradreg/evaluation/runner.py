@@ -119,19 +119,19 @@ def _begun(work: Work) -> Origin:
 def _threat(work: Work, name: ThreatName) -> ThreatRecord:
     options, reporter = work.options, work.reporter
     attacks = _explained(work, lambda: stages.attacks.attacks(work, name), name)
-    examined = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
-    reporter.attacked(examined, work.inputs.test_set.usual_radius(name))
+    record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
+    reporter.attacked(record, work.inputs.test_set.usual_radius(name))
     bounds = stages.bounds.bounding(work, name)
-    examined = replace(examined, bounded=bounds.bounded, refusal=bounds.refusal)
+    record = replace(record, bounded=bounds.bounded, refusal=bounds.refusal)
     reporter.bounded(name, bounds.bounded, bounds.refusal)
     if options.diagnosis:
-        examined = replace(examined, flags=stages.diagnosis.diagnosis(work, name, attacks, bounds))
-        reporter.diagnosed(name, examined.flags)
+        record = replace(record, flags=stages.diagnosis.diagnosis(work, name, attacks, bounds))
+        reporter.diagnosed(name, record.flags)
     for eps in options.confirmations.get(name, ()):
         confirmed = stages.confirmation.confirmation(work, name, eps)
-        examined = replace(examined, confirmed=(*examined.confirmed, confirmed))
-        reporter.confirmed(examined, confirmed, options.attacks_name)
-    return examined
+        record = replace(record, confirmed=(*record.confirmed, confirmed))
+        reporter.confirmed(record, confirmed, options.attacks_name)
+    return record
 
 
 def _explained(work: Work, stage: Callable[[], T], threat: ThreatName) -> T:

@@ -16,7 +16,7 @@ def summary(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.clean is not None:
         errors, images = evaluation.clean
         found["clean_error_of_the_whole_test_set"] = errors / images
-    found["threats"] = {name: _threat(evaluation, examined) for name, examined in evaluation.threats.items()}
+    found["threats"] = {name: _threat(evaluation, record) for name, record in evaluation.threats.items()}
     found["certified_accuracy"] = {
         f"sigma {smoothed.sigma:g}": _certified(evaluation, smoothed) for smoothed in evaluation.smoothing
     }
@@ -28,35 +28,35 @@ def shares(fails: Tensor) -> dict[str, Any]:
     return vars(share_of(fails))
 
 
-def _threat(evaluation: Evaluation, examined: ThreatRecord) -> dict[str, Any]:
-    radii = evaluation.data.usual_radii(examined.threat)
-    worst = [flag.severity for flag in examined.flags]
+def _threat(evaluation: Evaluation, record: ThreatRecord) -> dict[str, Any]:
+    radii = evaluation.data.usual_radii(record.threat)
+    worst = [flag.severity for flag in record.flags]
     found: dict[str, Any] = {
-        "robust_error": {f"{radius:.6g}": vars(examined.robust_error(radius)) for radius in radii},
-        "mean_distance": _finite(examined.mean_distance()),
-        "unbroken": int((~examined.distance.isfinite()).sum()),
+        "robust_error": {f"{radius:.6g}": vars(record.robust_error(radius)) for radius in radii},
+        "mean_distance": _finite(record.mean_distance()),
+        "unbroken": int((~record.distance.isfinite()).sum()),
         "warnings": worst.count("warning"),
         "errors": worst.count("error"),
     }
-    for name, validity in (("l_bound", examined.lipschitz_validity()), ("omega_bound", examined.omega_validity())):
+    for name, validity in (("l_bound", record.lipschitz_validity()), ("omega_bound", record.omega_validity())):
         if validity is not None:
             found[name] = _fared(validity)
-    if examined.confirmed:
+    if record.confirmed:
         found["confirmed"] = {
-            f"{each.attack} {each.version} at {each.eps:.6g}": _confirmed(examined, each) for each in examined.confirmed
+            f"{each.attack} {each.version} at {each.eps:.6g}": _confirmed(record, each) for each in record.confirmed
         }
     return found
 
 
-def _confirmed(examined: ThreatRecord, confirmed: Confirmed) -> dict[str, Any]:
+def _confirmed(record: ThreatRecord, confirmed: Confirmed) -> dict[str, Any]:
     return {
         "robust_error": {
-            "attacks": shares(~examined.robust_to_attacks(confirmed.eps)),
+            "attacks": shares(~record.robust_to_attacks(confirmed.eps)),
             confirmed.attack: shares(~confirmed.robust),
-            "worst_case": shares(~examined.robust(confirmed.eps)),
+            "worst_case": shares(~record.robust(confirmed.eps)),
         },
-        f"broken_by_{confirmed.attack}_alone": int(examined.missed(confirmed).sum()),
-        "broken_by_attacks_alone": int(examined.gained(confirmed).sum()),
+        f"broken_by_{confirmed.attack}_alone": int(record.missed(confirmed).sum()),
+        "broken_by_attacks_alone": int(record.gained(confirmed).sum()),
     }
 
 

@@ -90,15 +90,15 @@ def _figures(evaluation: Evaluation) -> str:
 
 
 def _diagnosis(evaluation: Evaluation) -> str:
-    return "## Diagnosis\n\n" + _listed(_verdict(examined) for examined in evaluation.threats.values())
+    return "## Diagnosis\n\n" + _listed(_verdict(record) for record in evaluation.threats.values())
 
 
-def _verdict(examined: ThreatRecord) -> str:
-    symbol = THREATS[examined.threat].symbol
-    if not examined.flags:
+def _verdict(record: ThreatRecord) -> str:
+    symbol = THREATS[record.threat].symbol
+    if not record.flags:
         return f"{symbol}: not run."
-    found = verdict(examined.flags)
-    raised = [flag for flag in examined.flags if flag.severity != "info"]
+    found = verdict(record.flags)
+    raised = [flag for flag in record.flags if flag.severity != "info"]
     words = [f"{flag.severity}, {flag.code}: {flag.finding} {flag.advice}".rstrip() for flag in raised]
     return "\n  ".join([f"{symbol}: {found.word}." if raised else f"{symbol}: {found.word}. {found.reason}", *words])
 

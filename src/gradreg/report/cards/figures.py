@@ -45,17 +45,17 @@ def percent(share: Share) -> str:
 def figures(evaluation: Evaluation) -> list[Figure]:
     """Clean, robust and certified accuracy at the usual radii; robust to both our attacks and AutoAttack."""
     found = [Figure("clean accuracy", clean(evaluation))]
-    for examined in evaluation.threats.values():
+    for record in evaluation.threats.values():
         found += [
-            Figure(f"robust accuracy, {ball(examined.threat, radius)}", examined.robust_accuracy(radius))
-            for radius in evaluation.data.usual_radii(examined.threat)
+            Figure(f"robust accuracy, {ball(record.threat, radius)}", record.robust_accuracy(radius))
+            for radius in evaluation.data.usual_radii(record.threat)
         ]
         found += [
             Figure(
-                f"robust accuracy, {ball(examined.threat, each.eps)}, by AutoAttack ({each.version}) alone",
+                f"robust accuracy, {ball(record.threat, each.eps)}, by AutoAttack ({each.version}) alone",
                 share_of(each.robust),
             )
-            for each in examined.confirmed
+            for each in record.confirmed
         ]
     for smoothed in evaluation.smoothing:
         found += [
@@ -83,14 +83,14 @@ def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any
     """
     if evaluation.settings.topk > 1:
         return {}
-    return {name: _entry(evaluation, examined, remarks) for name, examined in evaluation.threats.items()}
+    return {name: _entry(evaluation, record, remarks) for name, record in evaluation.threats.items()}
 
 
-def _entry(evaluation: Evaluation, examined: ThreatRecord, remarks: Remarks) -> dict[str, Any]:
-    radius = evaluation.data.usual_radius(examined.threat)
+def _entry(evaluation: Evaluation, record: ThreatRecord, remarks: Remarks) -> dict[str, Any]:
+    radius = evaluation.data.usual_radius(record.threat)
     confirmed = [
         share_of(each.robust)
-        for each in examined.confirmed
+        for each in record.confirmed
         if (each.attack, each.version) == _AUTOATTACK and isclose(each.eps, radius, rel_tol=1e-6)
     ]
     return {
@@ -104,9 +104,9 @@ def _entry(evaluation: Evaluation, examined: ThreatRecord, remarks: Remarks) -> 
         "architecture": evaluation.subject.architecture,
         "eps": radius_name(radius),
         "clean_acc": percent(clean(evaluation)),
-        "reported": percent(examined.robust_accuracy(radius)),
+        "reported": percent(record.robust_accuracy(radius)),
         "autoattack_acc": percent(confirmed[0]) if confirmed else None,
-        "unreliable": any(flag.severity != "info" for flag in examined.flags) if examined.flags else None,
+        "unreliable": any(flag.severity != "info" for flag in record.flags) if record.flags else None,
         "footnote": " ".join([_footnote(evaluation), *remarks.note]),
     }
 

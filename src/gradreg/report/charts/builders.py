@@ -118,7 +118,7 @@ def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
 
 def winners(comparison: Comparison, threat: str) -> list[Chart]:
     """For each model, how many images each attack broke at the smallest distance; one scale for all."""
-    found = {evaluation.subject.name: wins(examined.attacked) for evaluation, examined in comparison.under(threat)}
+    found = {evaluation.subject.name: wins(record.attacked) for evaluation, record in comparison.under(threat)}
     longest = max(max(won.values()) / won.total() for won in found.values())
     drawn = []
     for model, won in found.items():

@@ -82,16 +82,16 @@ def curves(comparison: Comparison, threat: str) -> list[Curve]:
 def points(comparison: Comparison, threat: str, radius: float) -> list[Point]:
     """One per model."""
     found = []
-    for evaluation, examined in comparison.under(threat):
+    for evaluation, record in comparison.under(threat):
         errors, n = clean_errors(evaluation)
-        robust, ratio = examined.robust_error(radius).value, comparison.cost_ratio(evaluation)
+        robust, ratio = record.robust_error(radius).value, comparison.cost_ratio(evaluation)
         found.append(Point(evaluation.subject.name, errors / n, robust, ratio, evaluation.subject.hours))
     return found
 
 
 def histograms(comparison: Comparison, threat: str, bins: int = 30) -> list[Histogram]:
     """The distances of each model, in bins of equal width."""
-    found = [(evaluation.subject.name, examined.distance) for evaluation, examined in comparison.under(threat)]
+    found = [(evaluation.subject.name, record.distance) for evaluation, record in comparison.under(threat)]
     finite = [distance[distance.isfinite()].double() for _, distance in found]
     end = max((float(distance.max()) for distance in finite if len(distance)), default=0.0) or 1.0
     edges = torch.linspace(0, end, bins + 1, dtype=torch.float64)
@@ -111,9 +111,9 @@ def histograms(comparison: Comparison, threat: str, bins: int = 30) -> list[Hist
 def gaps(comparison: Comparison, threat: str) -> list[Gap]:
     """Bounds and distances of the images that were broken, per model that has bounds and broken images."""
     found = [
-        _gap(evaluation.subject.name, examined, examined.bounded)
-        for evaluation, examined in comparison.under(threat)
-        if examined.bounded is not None
+        _gap(evaluation.subject.name, record, record.bounded)
+        for evaluation, record in comparison.under(threat)
+        if record.bounded is not None
     ]
     return [gap for gap in found if gap.n]
 
@@ -125,8 +125,8 @@ def thinned(length: int, most: int) -> list[int]:
     return [round(i * (length - 1) / (most - 1)) for i in range(most)]
 
 
-def _gap(model: str, examined: ThreatRecord, bounded: Bounded) -> Gap:
-    distance, omega = examined.distance, bounded.omega_bound
+def _gap(model: str, record: ThreatRecord, bounded: Bounded) -> Gap:
+    distance, omega = record.distance, bounded.omega_bound
     rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()
     rows = rows[distance[rows].argsort(stable=True)]
     chosen = rows[thinned(len(rows), _DOTS - 1)]
@@ -136,12 +136,12 @@ def _gap(model: str, examined: ThreatRecord, bounded: Bounded) -> Gap:
     return Gap(model, tuple(distance[chosen].tolist()), tuple(omega[chosen].tolist()), len(rows))
 
 
-def _of_threat(evaluation: Evaluation, examined: ThreatRecord) -> list[Curve]:
+def _of_threat(evaluation: Evaluation, record: ThreatRecord) -> list[Curve]:
     name = evaluation.subject.name
-    found = [Curve(name, "empirical", examined.threat, *_steps(examined.distance, float("inf")))]
-    if examined.bounded is not None and examined.bounded.eps:
-        steps = _steps(examined.bounded.omega_bound, examined.bounded.eps[-1])
-        found.append(Curve(name, "omega-bound", examined.threat, *steps))
+    found = [Curve(name, "empirical", record.threat, *_steps(record.distance, float("inf")))]
+    if record.bounded is not None and record.bounded.eps:
+        steps = _steps(record.bounded.omega_bound, record.bounded.eps[-1])
+        found.append(Curve(name, "omega-bound", record.threat, *steps))
     return found
 
 

@@ -68,18 +68,18 @@ def _magnification(difference: Tensor) -> int:
     return max(factor * power for factor in (1, 2, 5) if factor * power <= room)
 
 
-def _broken(examined: ThreatRecord, gallery: Gallery) -> list[int]:
+def _broken(record: ThreatRecord, gallery: Gallery) -> list[int]:
     """Which of the images kept have an adversarial one to show, the first few."""
-    distance = examined.attacked.distance
+    distance = record.attacked.distance
     return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
 
 
-def _wall(evaluation: Evaluation, examined: ThreatRecord, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
-    exhibits = tuple(_exhibit(evaluation, examined, gallery, i, side) for i in shown)
-    return _Wall(evaluation.subject.name, THREATS[examined.threat].symbol, exhibits)
+def _wall(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
+    exhibits = tuple(_exhibit(evaluation, record, gallery, i, side) for i in shown)
+    return _Wall(evaluation.subject.name, THREATS[record.threat].symbol, exhibits)
 
 
-def _exhibit(evaluation: Evaluation, examined: ThreatRecord, gallery: Gallery, i: int, side: int) -> _Exhibit:
+def _exhibit(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, i: int, side: int) -> _Exhibit:
     row, clean, adversarial = gallery.rows[i], gallery.clean[i].float(), gallery.adversarial[i].float()
     difference = adversarial - clean
     factor = _magnification(difference)
@@ -91,7 +91,7 @@ def _exhibit(evaluation: Evaluation, examined: ThreatRecord, gallery: Gallery, i
         magnified=factor,
         label=_class_name(evaluation, int(evaluation.label[row])),
         prediction=_class_name(evaluation, gallery.prediction[i]),
-        distance=distance_name(examined.threat, float(examined.attacked.distance[row])),
+        distance=distance_name(record.threat, float(record.attacked.distance[row])),
         index=int(evaluation.index[row]),
     )
 

@@ -63,8 +63,8 @@ def _model(evaluation: Evaluation) -> list[tuple[str, str]]:
 def _settings(evaluation: Evaluation) -> list[tuple[str, str]]:
     data, settings, origin = evaluation.data, evaluation.settings, evaluation.origin
     attacks = [
-        f"{THREATS[threat].symbol} in {significant(examined.attacked.seconds)} s"
-        for threat, examined in evaluation.threats.items()
+        f"{THREATS[threat].symbol} in {significant(record.attacked.seconds)} s"
+        for threat, record in evaluation.threats.items()
     ]
     confirmed = [
         f"{each.version} at {ball(threat, each.eps)} in {significant(each.seconds)} s"
@@ -89,10 +89,10 @@ def _settings(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 def _bounds(evaluation: Evaluation) -> str:
     parts = []
-    for threat, examined in evaluation.threats.items():
-        bounded, sign = examined.bounded, THREATS[threat].symbol
+    for threat, record in evaluation.threats.items():
+        bounded, sign = record.bounded, THREATS[threat].symbol
         if bounded is None:
-            parts.append(f"{sign} refused: {examined.refusal.rstrip('.')}")
+            parts.append(f"{sign} refused: {record.refusal.rstrip('.')}")
         else:
             remarks = f" ({', '.join(bounded.flags)})" if bounded.flags else ""
             parts.append(
@@ -161,7 +161,7 @@ def _evaluate_by_figures(evaluation: Evaluation) -> list[str]:
 
 
 def _confirmed(evaluation: Evaluation) -> list[tuple[str, Confirmed]]:
-    return [(threat, each) for threat, examined in evaluation.threats.items() for each in examined.confirmed]
+    return [(threat, each) for threat, record in evaluation.threats.items() for each in record.confirmed]
 
 
 def _exact(radius: float) -> str:

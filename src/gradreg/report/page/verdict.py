@@ -93,9 +93,9 @@ def _diagnosis_verdict(flags: Iterable[Flag]) -> tuple[_Level, str, str]:
 def sorted_flags(comparison: Comparison) -> list[_Sorted]:
     """Grouped by model and threat, errors before warnings; the groups with the worst flags come first."""
     groups = [
-        _sorted(evaluation.subject.name, examined)
+        _sorted(evaluation.subject.name, record)
         for evaluation in comparison.evaluations
-        for examined in evaluation.threats.values()
+        for record in evaluation.threats.values()
     ]
     return sorted(groups, key=lambda group: _SEVERITIES.index(group.raised[0].severity if group.raised else "info"))
 
@@ -106,7 +106,7 @@ def leaders(comparison: Comparison) -> list[str]:
     for threat in comparison.threats:
         radius = comparison.radii(threat)[-1]
         ranked = sorted(
-            ((examined.robust_error(radius), evaluation) for evaluation, examined in comparison.under(threat)),
+            ((record.robust_error(radius), evaluation) for evaluation, record in comparison.under(threat)),
             key=lambda pair: pair[0].value,
         )
         if len(ranked) < 2:
@@ -131,15 +131,15 @@ def leaders(comparison: Comparison) -> list[str]:
 def refusals(comparison: Comparison) -> list[str]:
     """Why there are no bounds where there are none."""
     return [
-        f"{evaluation.subject.name}, {THREATS[examined.threat].symbol}: no bounds. {examined.refusal}"
+        f"{evaluation.subject.name}, {THREATS[record.threat].symbol}: no bounds. {record.refusal}"
         for evaluation in comparison.evaluations
-        for examined in evaluation.threats.values()
-        if examined.bounded is None
+        for record in evaluation.threats.values()
+        if record.bounded is None
     ]
 
 
 def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
-    findings = tuple(_finding(evaluation, examined) for examined in evaluation.threats.values())
+    findings = tuple(_finding(evaluation, record) for record in evaluation.threats.values())
     worst = max(findings, key=lambda finding: _LEVELS.index(finding.level), default=None)
     level, word = (worst.level, worst.word) if worst else ("unknown", "no threat was evaluated")
     clean, cost = clean_error(evaluation), _cost(evaluation, comparison)
@@ -147,16 +147,16 @@ def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
     return _Card(evaluation.subject.name, summary, clean, findings, cost, level, word)
 
 
-def _finding(evaluation: Evaluation, examined: ThreatRecord) -> _Finding:
+def _finding(evaluation: Evaluation, record: ThreatRecord) -> _Finding:
     errors = tuple(
-        _RobustError(radius_name(radius), examined.robust_error(radius))
-        for radius in evaluation.data.usual_radii(examined.threat)
+        _RobustError(radius_name(radius), record.robust_error(radius))
+        for radius in evaluation.data.usual_radii(record.threat)
     )
-    level, word, reason = _diagnosis_verdict(examined.flags)
-    centre = mean(examined.distance, "unbroken")
+    level, word, reason = _diagnosis_verdict(record.flags)
+    centre = mean(record.distance, "unbroken")
     if centre.value is not None:
-        centre = replace(centre, text=distance_name(examined.threat, centre.value))
-    return _Finding(THREATS[examined.threat].symbol, errors, centre, len(evaluation), level, word, reason)
+        centre = replace(centre, text=distance_name(record.threat, centre.value))
+    return _Finding(THREATS[record.threat].symbol, errors, centre, len(evaluation), level, word, reason)
 
 
 def _summary(clean: Cell, findings: Sequence[_Finding], cost: str) -> str:
@@ -184,11 +184,11 @@ def _duration(hours: float) -> str:
     return f"{number(3600 * hours).text} seconds"
 
 
-def _sorted(model: str, examined: ThreatRecord) -> _Sorted:
+def _sorted(model: str, record: ThreatRecord) -> _Sorted:
     raised = sorted(
-        (flag for flag in examined.flags if flag.severity != "info"),
+        (flag for flag in record.flags if flag.severity != "info"),
         key=lambda flag: _SEVERITIES.index(flag.severity),
     )
-    passed = [flag for flag in examined.flags if flag.severity == "info" and flag.code != "left-out"]
-    left_out = [flag for flag in examined.flags if flag.severity == "info" and flag.code == "left-out"]
-    return _Sorted(model, THREATS[examined.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))
+    passed = [flag for flag in record.flags if flag.severity == "info" and flag.code != "left-out"]
+    left_out = [flag for flag in record.flags if flag.severity == "info" and flag.code == "left-out"]
+    return _Sorted(model, THREATS[record.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))

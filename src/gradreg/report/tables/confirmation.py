@@ -14,17 +14,17 @@ from gradreg.report.tables.layout import Cell, Column, Row, Table
 def confirmation(comparison: Comparison) -> Table:
     """Robust error by our attacks, by AutoAttack and by both together; no rows where AutoAttack was never run."""
     found = [
-        (evaluation, examined, confirmed)
+        (evaluation, record, confirmed)
         for threat in comparison.threats
-        for evaluation, examined in comparison.under(threat)
-        for confirmed in examined.confirmed
+        for evaluation, record in comparison.under(threat)
+        for confirmed in record.confirmed
     ]
     rows = [
         Row(
-            f"{evaluation.subject.name}, {THREATS[examined.threat].symbol} at {radius_name(confirmed.eps)}",
-            _cells(examined, confirmed),
+            f"{evaluation.subject.name}, {THREATS[record.threat].symbol} at {radius_name(confirmed.eps)}",
+            _cells(record, confirmed),
         )
-        for evaluation, examined, confirmed in found
+        for evaluation, record, confirmed in found
     ]
     return Table(
         "confirmation",
@@ -46,14 +46,14 @@ def confirmation(comparison: Comparison) -> Table:
     )
 
 
-def _cells(examined: ThreatRecord, confirmed: Confirmed) -> tuple[Cell, ...]:
-    attacked, n = examined.attacked, len(confirmed.robust)
+def _cells(record: ThreatRecord, confirmed: Confirmed) -> tuple[Cell, ...]:
+    attacked, n = record.attacked, len(confirmed.robust)
     return (
-        share(~examined.robust_to_attacks(confirmed.eps)),
+        share(~record.robust_to_attacks(confirmed.eps)),
         share(~confirmed.robust),
-        share(examined.robust_error(confirmed.eps)),
-        count(int(examined.missed(confirmed).sum()), f"of {n}"),
-        count(int(examined.gained(confirmed).sum()), f"of {n}"),
+        share(record.robust_error(confirmed.eps)),
+        count(int(record.missed(confirmed).sum()), f"of {n}"),
+        count(int(record.gained(confirmed).sum()), f"of {n}"),
         number(float((attacked.forwards + attacked.backwards).double().mean()), f"n = {n}"),
         number(confirmed.forwards + confirmed.backwards, f"n = {n}"),
     )

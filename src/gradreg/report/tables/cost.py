@@ -70,10 +70,10 @@ def _fact(value: object) -> Cell:
     return NOTHING if value is None or value == "" else Cell(str(value), None)
 
 
-def _evaluation(examined: ThreatRecord | None) -> tuple[Cell, Cell, Cell]:
-    if examined is None:
+def _evaluation(record: ThreatRecord | None) -> tuple[Cell, Cell, Cell]:
+    if record is None:
         return NOTHING, NOTHING, NOTHING
-    attacked = examined.attacked
+    attacked = record.attacked
     propagations = (attacked.forwards + attacked.backwards).double().mean()
-    bounded = number(examined.bounded.seconds) if examined.bounded else NOTHING
+    bounded = number(record.bounded.seconds) if record.bounded else NOTHING
     return number(float(propagations), f"n = {len(attacked.forwards)}"), number(attacked.seconds), bounded

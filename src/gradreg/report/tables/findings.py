@@ -20,7 +20,7 @@ def robust_error(comparison: Comparison) -> Table:
     rows = []
     for evaluation in attacked:
         found = [(evaluation.threats.get(threat), radius) for threat, radius in radii]
-        errors = [NOTHING if examined is None else share(examined.robust_error(radius)) for examined, radius in found]
+        errors = [NOTHING if record is None else share(record.robust_error(radius)) for record, radius in found]
         rows.append(Row(evaluation.subject.name, (clean_error(evaluation), *errors)))
     at = [f"{THREATS[threat].symbol} at {radius_name(radius)}" for threat, radius in radii]
     return Table(
@@ -38,8 +38,8 @@ def bound_validity(comparison: Comparison) -> Table:
     """How often the attacks violate the bounds."""
     rows = []
     for threat in comparison.threats:
-        for evaluation, examined in comparison.under(threat):
-            for bound, found in (("L", examined.lipschitz_validity()), ("ω", examined.omega_validity())):
+        for evaluation, record in comparison.under(threat):
+            for bound, found in (("L", record.lipschitz_validity()), ("ω", record.omega_validity())):
                 if found is not None:
                     name = f"{evaluation.subject.name}, {THREATS[threat].symbol}, {bound}-bound"
                     rows.append(Row(name, _validity(found)))
@@ -62,9 +62,9 @@ def bound_validity(comparison: Comparison) -> Table:
 def winners(comparison: Comparison) -> Table:
     """How often each of our attacks found the nearest adversarial image."""
     found = [
-        (evaluation, threat, wins(examined.attacked))
+        (evaluation, threat, wins(record.attacked))
         for threat in comparison.threats
-        for evaluation, examined in comparison.under(threat)
+        for evaluation, record in comparison.under(threat)
     ]
     total = sum((counts for _, _, counts in found), Counter[str]())
     attacks = sorted(set(total) - {"clean", ""}, key=lambda name: (-total[name], name))

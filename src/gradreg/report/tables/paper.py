@@ -37,13 +37,13 @@ def table_1(comparison: Comparison) -> Table:
             evaluation.subject.name,
             (
                 clean_error(evaluation),
-                *(_omega_error(examined.bounded, radius) for radius in _LINF_RADII),
-                *(share(examined.robust_error(radius)) for radius in _LINF_RADII),
+                *(_omega_error(record.bounded, radius) for radius in _LINF_RADII),
+                *(share(record.robust_error(radius)) for radius in _LINF_RADII),
                 number(evaluation.subject.hours),
                 number(comparison.cost_ratio(evaluation), unit="×"),
             ),
         )
-        for evaluation, examined in found
+        for evaluation, record in found
     ]
     bound_help = "Fraction of images whose ω-bound is below ε: a heuristic that an attack may refute."
     attack_help = "Fraction of images that are misclassified or have an adversarial image within ε, by the attacks."
@@ -71,13 +71,13 @@ def table_2(comparison: Comparison) -> Table:
             evaluation.subject.name,
             (
                 clean_error(evaluation),
-                mean(examined.bounded.lipschitz_bound, "without a bound") if examined.bounded else NOTHING,
-                mean(examined.bounded.omega_bound, "without a bound") if examined.bounded else NOTHING,
-                mean(examined.distance, "unbroken"),
+                mean(record.bounded.lipschitz_bound, "without a bound") if record.bounded else NOTHING,
+                mean(record.bounded.omega_bound, "without a bound") if record.bounded else NOTHING,
+                mean(record.distance, "unbroken"),
                 number(evaluation.subject.hours),
             ),
         )
-        for evaluation, examined in found
+        for evaluation, record in found
     ]
     return Table(
         "table-2",
@@ -197,7 +197,7 @@ def _below(bounded: Bounded, radius: float) -> torch.Tensor:
 
 
 def _bounded(comparison: Comparison) -> list[tuple[Evaluation, Bounded]]:
-    return [(each, examined.bounded) for each, examined in comparison.under("l2") if examined.bounded]
+    return [(each, record.bounded) for each, record in comparison.under("l2") if record.bounded]
 
 
 def _methods(bounds: Iterable[Bounded]) -> str:

@@ -55,9 +55,9 @@ def _row(recipe: Recipe, comparison: Comparison, threat: str, radius: float) -> 
         (
             _recipe(each[0]),
             _over_seeds(recipe, _clean),
-            over_seeds(lambda examined: examined.robust(radius)),
-            over_seeds(lambda examined: examined.robust_to_attacks(radius)),
-            over_seeds(lambda examined: _by_autoattack(examined, radius)),
+            over_seeds(lambda record: record.robust(radius)),
+            over_seeds(lambda record: record.robust_to_attacks(radius)),
+            over_seeds(lambda record: _by_autoattack(record, radius)),
             _mean(hours),
             _mean(ratios, "×"),
             word(", ".join(map(str, recipe.seeds))),
@@ -66,9 +66,9 @@ def _row(recipe: Recipe, comparison: Comparison, threat: str, radius: float) -> 
     )
 
 
-def _by_autoattack(examined: ThreatRecord, radius: float) -> Tensor | None:
+def _by_autoattack(record: ThreatRecord, radius: float) -> Tensor | None:
     """Images that AutoAttack did not break at the radius; None if it was not run there."""
-    there = (each.robust for each in examined.confirmed if abs(each.eps - radius) <= 1e-6 * radius)
+    there = (each.robust for each in record.confirmed if abs(each.eps - radius) <= 1e-6 * radius)
     return next(there, None)
 
 

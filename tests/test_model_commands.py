@@ -52,7 +52,7 @@ def test_a_diagnosis_has_an_exit_status(weights: Path, tmp_path: Path, capsys: p
     assert status(["diagnose", str(weights), *NAMED, *few]) == 0
     assert "no sign of masking in these tests" in capsys.readouterr().out
     assert json.loads(said.read_text())["flags"]
-    assert status(["diagnose", "test_examination_commands:quantised", *DATA, "--images", "12"]) == 1
+    assert status(["diagnose", "test_model_commands:quantised", *DATA, "--images", "12"]) == 1
     assert "zero-gradient-margin" in capsys.readouterr().out
 
 
