@@ -39,8 +39,11 @@ def robust_at(distance: Tensor, eps: float) -> Tensor:
 
 def per_image(values: Radius, like: Tensor) -> Tensor:
     """One number per image, shaped to multiply a batch of images."""
-    values = torch.as_tensor(values, dtype=at_least_single(like.dtype), device=like.device)
-    return values.reshape(-1, *[1] * (like.ndim - 1))
+    dtype = at_least_single(like.dtype)
+    if not isinstance(values, Tensor):
+        # Made there: an accelerator waits for a number that is copied from the host.
+        return torch.full([1] * like.ndim, values, dtype=dtype, device=like.device)
+    return values.to(like.device, dtype).reshape(-1, *[1] * (like.ndim - 1))
 
 
 class Threat(ABC):

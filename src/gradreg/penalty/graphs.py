@@ -110,7 +110,9 @@ def _walk(loss: Tensor, start: int, but: Tensor | None) -> tuple[list[Tensor], b
 
 
 def _each(coefficients: float | Tensor, losses: Tensor) -> Tensor:
-    return torch.as_tensor(coefficients, dtype=losses.dtype, device=losses.device).expand_as(losses)
+    if isinstance(coefficients, Tensor):
+        return coefficients.to(losses.device, losses.dtype).expand_as(losses)
+    return torch.full_like(losses, coefficients)
 
 
 def _moment() -> int:

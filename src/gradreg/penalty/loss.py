@@ -18,6 +18,7 @@ from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as threat_named
+from gradreg.penalty.devices import same_device
 from gradreg.penalty.graphs import Terms, leaves
 from gradreg.penalty.options import Method, Scale, check, default_step, divides_by_root, form, refuse_if_rounding_drowns
 from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
@@ -113,11 +114,12 @@ def regularized_loss(
     with torch.enable_grad():
         calls = Calls(model, criterion, bn, autocast, output)
         terms = Terms(wanted=wants_graph) if graphs == 1 and method == "fd" else None
-        clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
+        with same_device(model, x, y):
+            clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
         penalty, loss = clean.loss.new_zeros(()), clean.loss
         if clean.part is not None:
-            length = h.to(clean.loss.dtype) if isinstance(h, Tensor) else h
+            length = h.to(clean.loss.device, clean.loss.dtype) if isinstance(h, Tensor) else h
             if isinstance(length, Tensor) and length.ndim:
                 length = length[clean.index]
             difference = _Difference(calls, clean.part, geometry, scale, length, order)
@@ -165,7 +167,8 @@ def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int |
         part = calls.record(x, y, track=True)
         return _Clean(part.losses.mean(), part.logits, part, 1 / size)
 
-    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0)).to(x.device)
+    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0))
+    shuffled = shuffled.to(x.device, non_blocking=True)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
         losses, logits = calls.evaluate(x, y, track=True)

@@ -1,0 +1,27 @@
+"""A model and tensors that are not on one device: what torch says about it, in one sentence.
+
+Models that move their input themselves are common (sharded and offloaded ones), so nothing is refused beforehand.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from gradreg.errors import DataError
+
+
+@contextmanager
+def same_device(model: object, x: Tensor, y: Tensor) -> Iterator[None]:
+    """Inside, a failure of torch becomes an error about the images or labels that are on another device."""
+    try:
+        yield
+    except RuntimeError as error:
+        weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        if weight is not None and weight.device != x.device:
+            raise DataError(
+                f"x must be on the model's device, {weight.device}; got {x.device}. Move one of them."
+            ) from error
+        if y.device != x.device:
+            raise DataError(f"y must be on the device of x, {x.device}; got {y.device}. Move one of them.") from error
+        raise

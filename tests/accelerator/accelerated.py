@@ -1,0 +1,78 @@
+"""Twins: the same small network and images on the host and on the device, and their answers side by side."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from accelerator import pretended
+
+HOST = torch.device("cpu")
+CLASSES = 5
+
+
+class Dropped(nn.Module):
+    """Dropout whose masks are the same numbers on both sides; torch's own takes another way on each device."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (torch.rand_like(x) < 0.8) / 0.8 if self.training else x
+
+
+def network(*extra: nn.Module) -> nn.Module:
+    """A smooth network in double precision, so that the order of summation cannot turn a search around."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), *extra, nn.GELU(), nn.AvgPool2d(2), nn.Flatten())
+        net.append(nn.Linear(6 * 16, CLASSES))
+        for weight in net.parameters():
+            nn.init.normal_(weight, std=0.4)
+    return net.double().eval()
+
+
+def images(count: int = 12) -> tuple[Tensor, Tensor]:
+    """Images, and labels that the network gives to most of them."""
+    x = torch.rand(count, 3, 8, 8, generator=torch._C.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        y = network()(x).argmax(1)
+    y[::6] = (y[::6] + 1) % CLASSES
+    return x, y
+
+
+def on(place: torch.device, *values: Any) -> Any:
+    """Copies on that device of modules and tensors; of one value, itself."""
+    found = [deepcopy(each).to(place) for each in values]
+    return found if len(found) > 1 else found[0]
+
+
+def places() -> Iterator[torch.device]:
+    """The host and the device, each with its random stream from the same seed."""
+    for place in (HOST, pretended.device()):
+        torch.manual_seed(0)
+        yield place
+
+
+def assert_same(device: Any, host: Any, *, rtol: float = 1e-6, atol: float = 1e-9) -> None:
+    """The same answer, whichever types it is made of; tensors of the first one live on the device."""
+    if isinstance(host, Tensor):
+        assert device.device == pretended.device(), "a result must live on the model's device"
+        assert_close(device.cpu(), host, rtol=rtol, atol=atol, equal_nan=True)
+    elif is_dataclass(host):
+        assert type(device) is type(host)
+        for each in fields(host):
+            assert_same(getattr(device, each.name), getattr(host, each.name), rtol=rtol, atol=atol)
+    elif isinstance(host, Mapping):
+        assert device.keys() == host.keys()
+        for name in host:
+            assert_same(device[name], host[name], rtol=rtol, atol=atol)
+    elif isinstance(host, list | tuple):
+        assert len(device) == len(host)
+        for there, here in zip(device, host, strict=True):
+            assert_same(there, here, rtol=rtol, atol=atol)
+    elif isinstance(host, float):
+        assert_close(device, host, rtol=rtol, atol=atol, equal_nan=True)
+    else:
+        assert device == host
