@@ -81,7 +81,7 @@ def test_cross_entropy_is_per_image_and_single_precision_at_least() -> None:
 
 @pytest.mark.parametrize("topk", [0, 4])
 def test_impossible_top_k_is_refused(topk: int) -> None:
-    with pytest.raises(ConfigError, match="topk must lie between 1 and 3 for 4 classes"):
+    with pytest.raises(ConfigError, match=r"topk must be from 1 to 3 \(the model has 4 classes\)"):
         margin(torch.randn(2, 4), torch.tensor([0, 1]), topk)
 
 

@@ -40,12 +40,6 @@ class Interrupted(Exception):  # noqa: N818
         self.signal = signal
 
 
-def require(condition: bool, sentence: str) -> None:
-    """Raise a ConfigError with that sentence unless the condition holds."""
-    if not condition:
-        raise ConfigError(sentence)
-
-
 def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:
     """` (did you mean 'X'?)` for the known name closest to a misspelt one, case ignored; "" if none is close.
 

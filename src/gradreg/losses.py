@@ -7,20 +7,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradreg.errors import ConfigError
+from gradreg.checks.scalars import check_integer, check_number
+from gradreg.checks.tensors import check_classes, check_labels, check_scores
 from gradreg.precision import at_least_single
 
 # How many classes beyond the first k the smoothed k-th largest looks at; the others are far behind.
 _CONTENDERS = 30
+# No label: torch leaves out images with the label −100, which would count as images without a loss.
+_NONE = -(1 << 62)
 
 
 def cross_entropy(logits: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
     """Cross entropy per image, in single precision or better: bf16 keeps two digits of a loss.
 
-    `smoothing` is the fraction of the label that is spread evenly over all classes.
+    `y` are labels, or probabilities of the shape of the logits. `smoothing` is the fraction of a label that is spread
+    evenly over all classes.
     """
-    logits = logits.to(at_least_single(logits.dtype))
-    return F.cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)
+    logits = check_scores(logits)
+    soft = isinstance(y, Tensor) and y.is_floating_point() and y.shape == logits.shape
+    y, smoothing = y if soft else check_labels(y, len(logits)), check_number("smoothing", smoothing, least=0, below=1)
+    precise = logits.to(at_least_single(logits.dtype))
+    try:
+        return F.cross_entropy(precise, y, reduction="none", label_smoothing=smoothing, ignore_index=_NONE)
+    except IndexError:
+        check_classes(y, logits.shape[1])
+        raise
 
 
 def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
@@ -29,7 +40,8 @@ def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     `scores` are logits or probabilities. The true class is left out before sorting, so the value is the true margin
     for misclassified images too: "the (k+1)-th largest of all minus f_c" is 0, with a zero gradient, at rank k + 1.
     """
-    return _rivals(scores, y, topk).topk(topk).values[:, -1] - _own(scores, y)
+    own, rivals, topk = _own_and_rivals(scores, y, topk)
+    return rivals.topk(topk).values[:, -1] - own
 
 
 def misclassified(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
@@ -39,6 +51,7 @@ def misclassified(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
 
 def probability_margin(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     """The margin on softmax probabilities, the loss of the paper's bounds; it lies in [−1, 1]."""
+    logits = check_scores(logits)
     return margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, topk)
 
 
@@ -52,15 +65,14 @@ def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0, topk: int = 
     exp(βf_i): the sum over all sets of k rivals, of which k = 1 is the case above. It tends to the margin as β grows,
     and may be on either side of it.
     """
-    if sharpness <= 0:
-        raise ConfigError(f"sharpness must be positive (10 is usual); got {sharpness}.")
-    rivals = _rivals(scores, y, topk)
+    sharpness = check_number("sharpness", sharpness, above=0, usual="10 is usual")
+    own, rivals, topk = _own_and_rivals(scores, y, topk)
     if topk > 1:
-        return _soft_kth(rivals, sharpness, topk) - _own(scores, y)
+        return _soft_kth(rivals, sharpness, topk) - own
     # Relative to the largest rival, the logarithm is of at least 1: the excess cannot round below zero.
     largest = rivals.detach().amax(1, keepdim=True)
     excess = torch.logsumexp(sharpness * (rivals - largest), 1) / sharpness
-    return largest.squeeze(1) + excess - _own(scores, y)
+    return largest.squeeze(1) + excess - own
 
 
 def _soft_kth(scores: Tensor, sharpness: float, k: int) -> Tensor:
@@ -75,12 +87,13 @@ def _soft_kth(scores: Tensor, sharpness: float, k: int) -> Tensor:
     return largest.squeeze(1) + (sums[:, k] - sums[:, k - 1]) / sharpness
 
 
-def _own(scores: Tensor, y: Tensor) -> Tensor:
-    return scores.gather(1, y[:, None]).squeeze(1)
-
-
-def _rivals(scores: Tensor, y: Tensor, topk: int) -> Tensor:
-    classes = scores.shape[1]
-    if not 1 <= topk < classes:
-        raise ConfigError(f"topk must lie between 1 and {classes - 1} for {classes} classes; got {topk}.")
-    return scores.scatter(1, y[:, None], -torch.inf)
+def _own_and_rivals(scores: Tensor, y: Tensor, topk: int) -> tuple[Tensor, Tensor, int]:
+    """The score of the true class, the scores with −∞ in its place, and `topk` as a checked number."""
+    scores = check_scores(scores, "scores")
+    classes, places = scores.shape[1], check_labels(y, len(scores))[:, None]
+    topk = check_integer("topk", topk, least=1, most=classes - 1, usual=f"the model has {classes} classes")
+    try:
+        return scores.gather(1, places).squeeze(1), scores.scatter(1, places, -torch.inf), topk
+    except RuntimeError:
+        check_classes(places, classes)
+        raise

@@ -12,7 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError
+from gradreg.checks.scalars import check_number, shown
+from gradreg.errors import ConfigError, did_you_mean
 from gradreg.precision import at_least_single
 
 ThreatName = Literal["l1", "l2", "linf"]
@@ -23,8 +24,11 @@ def threat(name: "ThreatName | Threat") -> "Threat":
     """The threat of that name; a Threat is returned unchanged."""
     if isinstance(name, Threat):
         return name
-    if name not in THREATS:
-        raise ConfigError(f"threat must be one of {', '.join(THREATS)}, or a gradreg.norms.Threat; got {name!r}.")
+    if not isinstance(name, str) or name not in THREATS:
+        raise ConfigError(
+            f"threat must be one of {', '.join(THREATS)}, or a gradreg.norms.Threat; got {shown(name)}"
+            f"{did_you_mean(name, THREATS)}."
+        )
     return THREATS[name]
 
 
@@ -34,7 +38,7 @@ def robust_at(distance: Tensor, eps: float) -> Tensor:
     In the precision of the distances: one of 8/255 exactly is not beyond 8/255, though as a double it is larger. A
     misclassified image has distance 0 and is robust nowhere.
     """
-    return distance > torch.tensor(eps, dtype=distance.dtype)
+    return distance > torch.tensor(check_number("eps", eps, least=0), dtype=distance.dtype)
 
 
 def per_image(values: Radius, like: Tensor) -> Tensor:

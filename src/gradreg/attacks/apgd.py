@@ -9,20 +9,23 @@ from gradreg.attacks.radii import smallest_radius
 from gradreg.attacks.rivals import lead, rivals
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Loss, Search
+from gradreg.checks.scalars import Count, check_names, shown
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy, margin
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf")
-def apgd(search: Search, steps: int = 25, rounds: int = 10, losses: Sequence[str] = ("dlr", "ce")) -> None:
+def apgd(search: Search, steps: Count = 25, rounds: Count = 10, losses: Sequence[str] = ("dlr", "ce")) -> None:
     """Auto-PGD (Croce & Hein 2020, algorithm 1): momentum, and a step that is halved when progress stalls.
 
     Losses: cross entropy "ce", the difference-of-logits ratio "dlr", and "t1", "t2", … which targets the nearest,
     second nearest, … rival class. A round uses one loss, in turn. With radii there is a round for each loss;
     without, the radius of each image is bisected over the rounds, from the best adversarial image known.
     """
-    chosen = [_loss(search, name) for name in losses]
+    chosen = [_loss(search, name) for name in check_names("losses", losses)]
+    if not chosen:
+        raise ConfigError(f"losses must name at least one loss, as ('dlr', 'ce'); got {shown(losses)}.")
 
     def inside(radius: Tensor, number: int) -> None:
         loss, extra = chosen[number % len(chosen)]

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.attacks.result import AttackResult
+from gradreg.checks.scalars import check_choice, check_integer, check_number
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.losses import margin, misclassified
@@ -31,12 +33,16 @@ def autoattack(
     It does not report which images it evaluates, so `forwards` and `backwards` are averages over all images. It reseeds
     the global random state, which is restored afterwards.
     """
+    eps = check_number("eps", eps, above=0, usual="a radius in pixel units")
+    seed, batch_size = check_integer("seed", seed, least=0), check_integer("batch_size", batch_size, least=1)
+    check_choice("version", version, ("standard", "plus"))
+    norm, classifier, x = named_threat(threat), Classifier.of(model), check_batch(x)
+    y = check_labels(y, len(x))
     try:
         package = import_module("pyautoattack")
     except ImportError as error:
         raise ConfigError("autoattack needs pyautoattack, which is not installed: pip install pyautoattack.") from error
-    norm, classifier = named_threat(threat), Classifier.of(model)
-    logits, y = classifier.check(x, y), y.long()
+    logits = classifier.check(x, y)
     if logits.shape[1] < 4:
         raise ConfigError(
             f"AutoAttack's targeted losses need a model with at least 4 classes; got {logits.shape[1]}. Use attack()."

@@ -8,6 +8,7 @@ from gradreg.attacks.geometry import inner
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.attacks.start import find_start
+from gradreg.checks.scalars import Below1, Count
 from gradreg.norms import per_image
 
 # Forwards between two checks of whether an image still improves.
@@ -19,7 +20,7 @@ _TOGETHER = 64
 
 
 @attack_on("l2", "linf")
-def boundary(search: Search, steps: int = 1000, stall: float = 0.08) -> None:
+def boundary(search: Search, steps: Count = 1000, stall: Below1 = 0.08) -> None:
     """Random steps along the boundary, then towards the clean image, kept if adversarial (Brendel et al. 2018).
 
     l2: the labels of many random steps together show which way the boundary comes nearer (Chen, Jordan & Wainwright

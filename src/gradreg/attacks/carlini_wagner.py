@@ -9,6 +9,7 @@ from gradreg.attacks.geometry import inner, linear_distance
 from gradreg.attacks.radii import cosine
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Below1, Count, Positive
 from gradreg.norms import per_image
 
 # What the step size is divided by when an image stalls, and how often before the image is done with a constant.
@@ -17,7 +18,7 @@ _SHRINK, _TIMES = 3.0, 3
 
 @attack_on("l2", "linf")
 def carlini_wagner(
-    search: Search, steps: int = 100, rounds: int = 6, rel_step: float = 0.1, stall: float = 1e-3
+    search: Search, steps: Count = 100, rounds: Count = 6, rel_step: Positive = 0.1, stall: Below1 = 1e-3
 ) -> None:
     """Minimise ‖δ‖² + c·max(−margin, 0) by Adam, with a constant c for each image (Carlini & Wagner 2017).
 

@@ -6,11 +6,12 @@ from gradreg.attacks.geometry import linear_distance, rescale
 from gradreg.attacks.radii import cosine, geometric
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Between0And1, Count
 from gradreg.norms import per_image
 
 
 @attack_on("l2")
-def ddn(search: Search, steps: int = 100, gamma: float = 0.05) -> None:
+def ddn(search: Search, steps: Count = 100, gamma: Between0And1 = 0.05) -> None:
     """Walk on a sphere that shrinks while the point is adversarial and grows while it is not (Rony et al. 2019).
 
     Three changes to the paper: a soft margin that hardens, since its gradient ends up normal to the nearest boundary,

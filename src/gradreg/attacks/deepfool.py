@@ -5,11 +5,12 @@ import torch
 from gradreg.attacks.geometry import inner, nearest
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Count, NotNegative
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf", "l1")
-def deepfool(search: Search, steps: int = 15, overshoot: float = 0.02, warm: bool = False) -> None:
+def deepfool(search: Search, steps: Count = 15, overshoot: NotNegative = 0.02, warm: bool = False) -> None:
     """Walk to the linearised boundary (Moosavi-Dezfooli et al. 2016); once across, start again from the clean image.
 
     The second kind of step, the orthogonality of SuperDeepFool (Abdolahpourrostam et al. 2023), is the exact minimum

@@ -10,12 +10,18 @@ from gradreg.attacks.radii import cosine, geometric
 from gradreg.attacks.rivals import rivals, soft_lead
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Between0And1, Count, Natural, Positive
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf", "l1")
 def fmn(
-    search: Search, steps: int = 100, gamma: float = 0.05, first: float = 15.0, last: float = 1000.0, target: int = 0
+    search: Search,
+    steps: Count = 100,
+    gamma: Between0And1 = 0.05,
+    first: Positive = 15.0,
+    last: Positive = 1000.0,
+    target: Natural = 0,
 ) -> None:
     """Ascend the margin inside a ball whose radius follows the boundary (Pintor et al. 2021).
 

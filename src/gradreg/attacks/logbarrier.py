@@ -6,12 +6,18 @@ from gradreg.attacks.geometry import linear_distance
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.attacks.start import find_start
+from gradreg.checks.scalars import Between0And1, Count, Positive, UpTo1
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf")
 def logbarrier(
-    search: Search, outer: int = 12, inner: int = 12, alpha: float = 0.3, beta: float = 0.65, step: float = 0.3
+    search: Search,
+    outer: Count = 12,
+    inner: Count = 12,
+    alpha: Positive = 0.3,
+    beta: UpTo1 = 0.65,
+    step: Between0And1 = 0.3,
 ) -> None:
     """Minimise the distance less α·log(margin), for smaller and smaller α (Finlay, Pooladian & Oberman 2019).
 

@@ -1,24 +1,30 @@
 """PGD: projected gradient ascent in a ball, the attack that adversarial training and most tables use."""
 
+from typing import Literal
+
 import torch
 
 from gradreg.attacks.radii import smallest_radius
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
-from gradreg.errors import ConfigError
+from gradreg.checks.scalars import Count, Positive
 from gradreg.losses import cross_entropy, margin
 from gradreg.norms import Threat, per_image
 
 
 @attack_on("l2", "linf")
-def pgd(search: Search, steps: int = 20, rounds: int = 12, rel_step: float = 0.1, loss: str = "ce") -> None:
+def pgd(
+    search: Search,
+    steps: Count = 20,
+    rounds: Count = 12,
+    rel_step: Positive = 0.1,
+    loss: Literal["ce", "margin"] = "ce",
+) -> None:
     """Steepest ascent of the loss, projected to the ball (Madry et al. 2018), from a random start.
 
     With radii, `rounds` are restarts; without, the radius of each image is bisected over the rounds.
     """
     losses = {"ce": cross_entropy, "margin": lambda logits, y: margin(logits, y, search.topk)}
-    if loss not in losses:
-        raise ConfigError(f"pgd's loss must be one of {', '.join(losses)}; got {loss!r}.")
 
     def inside(radius: torch.Tensor, number: int) -> None:
         delta = _random_point(search, search.threat, radius, number)

@@ -4,11 +4,12 @@ import torch
 
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Between0And1, Count
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf", "l1", claims=False)
-def polish(search: Search, steps: int = 10, first: float = 0.02) -> None:
+def polish(search: Search, steps: Count = 10, first: Between0And1 = 0.02) -> None:
     """Bisect the segment from the clean image to the best adversarial one; forwards only, and never a larger distance.
 
     Good attacks end near the boundary, so the first trial is `first` below the end of the segment, and the trials go

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.result import AttackResult
+from gradreg.checks.scalars import check_integer
+from gradreg.checks.tensors import check_positions
 from gradreg.errors import ConfigError, DataError
 from gradreg.storage import read, write
 
@@ -25,7 +27,7 @@ class Pool:
 
     def __init__(self, images: int, about: dict[str, str] | None = None) -> None:
         self.about = dict(about or {})
-        self.examined = torch.zeros(images, dtype=torch.bool)
+        self.examined = torch.zeros(check_integer("images", images, least=1), dtype=torch.bool)
         self._best: AttackResult | None = None
 
     def __len__(self) -> int:
@@ -45,8 +47,8 @@ class Pool:
 
     def update(self, result: AttackResult, images: Tensor | None = None) -> None:
         """Take what is nearer in `result`, which is about the images at these positions (all of them by default)."""
-        images = torch.arange(len(self)) if images is None else images.cpu()
-        if len(images) != len(result) or (len(images) and int(images.max()) >= len(self)):
+        images = torch.arange(len(self)) if images is None else check_positions("images", images, len(self)).cpu()
+        if len(images) != len(result) or len(images.unique()) < len(images):
             raise DataError(
                 f"A result of {len(result)} images cannot be entered at {len(images)} of {len(self)} places."
             )

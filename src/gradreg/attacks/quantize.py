@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.search import Finished, Search
-from gradreg.errors import ConfigError
 
 _FACTORS = (1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 9.0)
 
@@ -15,8 +14,6 @@ def snap(search: Search, bits: int) -> None:
     Rounding to the nearest level removes perturbations below half a level, so rounding away from the clean image is
     tried too.
     """
-    if not 1 <= bits <= 16:
-        raise ConfigError(f"quantize must be 1 to 16 bits per pixel (8 for usual images); got {bits}.")
     delta, found, goal = search.delta, search.found, search.goal
     unfinished = search.distance > 0
     search.distance = search.distance.masked_fill(unfinished, torch.inf)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradreg.checks.tensors import check_positions
 from gradreg.norms import ThreatName, robust_at
 
 
@@ -56,6 +57,7 @@ class AttackResult:
 
     def select(self, images: Tensor) -> "AttackResult":
         """The result for some of the images, in that order."""
+        images = check_positions("images", images, len(self))
         rows = self._with(lambda tensor: tensor[images.to(tensor.device)])
         return replace(rows, winner=tuple(self.winner[i] for i in images.tolist()))
 

@@ -5,15 +5,18 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
-from gradreg.attacks.search import Finished, Search
+from gradreg.attacks.search import Finished, Search, least_budget
 from gradreg.calling.repeats import check_again
+from gradreg.checks.fields import check_fields, check_options
+from gradreg.checks.scalars import Count, Natural, Range, check_integer, check_numbers
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import margin
@@ -30,7 +33,7 @@ class Attack:
 
     def __init__(self, run: Callable[..., None], threats: tuple[ThreatName, ...], claims: bool) -> None:
         self.name, self.threats, self.search, self.claims = run.__name__, threats, run, claims
-        self.__doc__ = run.__doc__
+        self.__doc__, self.__module__, self.__qualname__ = run.__doc__, run.__module__, run.__qualname__
         self.options = tuple(inspect.signature(run).parameters)[1:]
 
     def __call__(
@@ -54,6 +57,10 @@ class Attack:
         setup = Setup(topk, seed, budget, batch_size, quantize, progress)
         return run_plan(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
 
+    def __reduce__(self) -> str:
+        """Pickled by name, like the function it was made from, whose place in its module it took."""
+        return self.__qualname__
+
     def __repr__(self) -> str:
         return f"<attack {self.name}({', '.join(self.options)})>"
 
@@ -67,12 +74,15 @@ def attack_on(*threats: ThreatName, claims: bool = True) -> Callable[[Callable[.
 class Setup:
     """Settings shared by all attacks: `budget` in propagations per image, `quantize` in bits per pixel."""
 
-    topk: int = 1
-    seed: int = 0
-    budget: int | None = None
-    batch_size: int = 256
-    quantize: int | None = None
+    topk: Count = 1
+    seed: Natural = 0
+    budget: Count | None = None
+    batch_size: Count = 256
+    quantize: Annotated[int, Range(least=1, most=16, usual="bits per pixel; 8 for usual images")] | None = None
     progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,8 @@ class Step:
     attack: Attack
     options: dict[str, Any] = field(default_factory=dict)
 
-    def check(self, threat: Threat) -> None:
-        """Refuse an option or a threat that the attack does not support."""
+    def checked(self, threat: Threat) -> "Step":
+        """With its options as Python's own numbers; refuse an option or a threat that the attack does not support."""
         unknown = sorted(set(self.options) - set(self.attack.options))
         if unknown:
             known = ", ".join(self.attack.options)
@@ -92,6 +102,7 @@ class Step:
             raise ConfigError(
                 f"{self.attack.name} supports the threats {', '.join(self.attack.threats)}; got {threat.name}."
             )
+        return Step(self.attack, check_options(self.attack.search, self.options))
 
 
 def run_plan(
@@ -107,16 +118,13 @@ def run_plan(
 ) -> AttackResult:
     """Run the steps of a plan on batches of images and verify what they found."""
     norm, classifier, radii = named_threat(threat), Classifier.of(model), radii_of(eps)
-    for step in plan:
-        step.check(norm)
-    if start is not None and start.shape != x.shape:
+    plan = [step.checked(norm) for step in plan]
+    x, y = check_batch(x), check_labels(y, len(x))
+    if start is not None and check_batch(start, "start").shape != x.shape:
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
-    if len(x) != len(y) or len(x) == 0:
-        raise DataError(
-            f"x and y must have one label per image and at least one image; got {len(x)} images and {len(y)} labels."
-        )
-    if setup.batch_size < 1:
-        raise ConfigError(f"batch_size must be at least 1; got {setup.batch_size}.")
+    if setup.budget is not None:
+        least = least_budget(x.device)
+        check_integer("budget", setup.budget, least=least, usual="propagations per image, for one query and its checks")
     batches = list(zip(x.split(setup.batch_size), y.split(setup.batch_size), strict=True))
     starts = [None] * len(batches) if start is None else list(start.split(setup.batch_size))
     results = []
@@ -156,9 +164,7 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queri
         again = torch.cat([classifier(x[half], half) for half in halves])
     check_again(classifier.ask, x, classifier.box, logits, again)
     budget = None if setup.budget is None else setup.budget - 1  # the last one verifies
-    return Search(
-        classifier, x, y.long(), threat, logits, topk=setup.topk, seed=setup.seed, queries=queries, budget=budget
-    )
+    return Search(classifier, x, y, threat, logits, topk=setup.topk, seed=setup.seed, queries=queries, budget=budget)
 
 
 def _pursue(
@@ -181,7 +187,9 @@ def _pursue(
 def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
     """Aim each pending image at the largest radius that is not broken yet; skip the others."""
     smaller = torch.tensor(radii, device=search.x.device, dtype=search.distance.dtype)
-    smaller = smaller.expand(len(search.x), -1)
+    # No ball needs to be larger than the box, and arithmetic with a radius of 1e38 overflows.
+    widest = (search.high - search.low) * search.threat.norm(torch.ones_like(search.x[:1]))
+    smaller = smaller.minimum(widest.to(smaller.dtype)).expand(len(search.x), -1)
     target = smaller.where(smaller < search.distance[:, None], -1).amax(1)
     pending = pending & (target >= 0)
     search.aim(target.where(pending, torch.inf))
@@ -222,10 +230,7 @@ def radii_of(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
     """The radii that are aimed at, ascending; None for the smallest distance."""
     if eps is None:
         return None
-    radii = tuple(sorted({float(eps)} if isinstance(eps, int | float) else {float(radius) for radius in eps}))
-    if not radii or radii[0] < 0:
-        raise ConfigError(f"eps must be one or more radii ≥ 0 in pixel units; got {eps}.")
-    return radii
+    return tuple(sorted(set(check_numbers("eps", eps, least=0, usual="a radius in pixel units"))))
 
 
 def _reporter(progress: Progress | None, batch: int, batches: int, steps: int) -> Progress:

@@ -33,6 +33,11 @@ def _calls_between_looks(device: torch.device) -> int:
     return 1 if device.type == "cpu" else 8
 
 
+def least_budget(device: torch.device) -> int:
+    """The smallest budget that allows a query: two forwards that check the model, the query, one that verifies."""
+    return 2 + 2 * _calls_between_looks(device) + 1
+
+
 class Search:
     """A batch of clean images, and the nearest adversarial image known for each: `distance`, `adversarial`, `winner`.
 

@@ -6,11 +6,12 @@ from torch import Tensor
 from gradreg.attacks.geometry import rescale
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
+from gradreg.checks.scalars import Count, UpTo1
 from gradreg.norms import per_image
 
 
 @attack_on("l2", "linf")
-def square(search: Search, steps: int = 500, share: float = 0.3) -> None:
+def square(search: Search, steps: Count = 500, share: UpTo1 = 0.3) -> None:
     """Random search with square patches (Andriushchenko et al. 2020), with places and colours drawn per image.
 
     Patches cover the fraction `share` of the image at first and shrink with the steps. Without radii, the ball shrinks

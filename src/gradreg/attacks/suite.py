@@ -21,8 +21,10 @@ from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.run import Attack, Progress, Setup, Step, radii_of, run_plan
 from gradreg.attacks.square import square
+from gradreg.checks.scalars import check_names
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, did_you_mean
 from gradreg.fingerprints import images_key
 from gradreg.ledger import check_same, lock
 from gradreg.norms import Threat, ThreatName
@@ -60,6 +62,7 @@ def attack(
     `resume` is a file that keeps a pool of what is finished: an interrupted call continues from it.
     """
     norm = named_threat(threat)
+    x, y = check_batch(x), check_labels(y, len(x))
     plan = _plan(attacks, norm, fixed=eps is not None)
     if start is None and not any(step.attack.claims for step in plan):
         raise ConfigError(f"attacks must include one that finds adversarial images, or start= be given; got {attacks}.")
@@ -107,16 +110,18 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
     if isinstance(attacks, str):
         suites = FIXED if fixed else MINIMAL
         if attacks not in suites:
-            raise ConfigError(f"attacks must be {choices()}; got {attacks!r}.")
+            raise ConfigError(f"attacks must be {choices()}; got {attacks!r}{did_you_mean(attacks, suites)}.")
         plan = [Step(found, options) for found, options in suites[attacks] if threat.name in found.threats]
         if not any(step.attack.claims for step in plan):
             raise ConfigError(
                 f"The {attacks} suite has no attack on {threat.name}: use another suite or a list of attacks."
             )
         return plan
+    attacks = check_names("attacks", attacks)
     unknown = [name for name in attacks if name not in ATTACKS]
     if unknown or not attacks:
-        raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}.")
+        hint = did_you_mean(unknown[0], ATTACKS) if unknown else ""
+        raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}{hint}.")
     return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
 
 

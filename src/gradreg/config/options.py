@@ -3,15 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
 from gradreg.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-_WORDS: dict[Any, str] = {bool: "True or False", int: "a whole number", float: "a number"}
 
 
 def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> T:
@@ -41,18 +38,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     return str(value.name) if hasattr(value, "name") else [_plain(part) for part in value]
-
-
-def check_types(options: Any) -> None:
-    """Refuse a whole number, number or switch that is something else; other fields check themselves."""
-    for name, hint in get_type_hints(type(options)).items():
-        value = getattr(options, name)
-        kinds = [part for part in get_args(hint) or (hint,) if part in _WORDS]
-        if not kinds or (value is None and NoneType in get_args(hint)):
-            continue
-        accepted = (int, float) if kinds[0] is float else kinds[0]
-        if not isinstance(value, accepted) or (isinstance(value, bool) and kinds[0] is not bool):
-            raise ConfigError(f"{name} must be {_WORDS[kinds[0]]}; got {value!r}.")
 
 
 def takes(cls: type) -> Callable[[F], F]:

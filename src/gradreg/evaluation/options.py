@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal, get_args
+from typing import Literal
 
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimate import Method
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Between0And1, Count, Natural
 from gradreg.config.fractions import fraction
-from gradreg.config.options import check_types
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, ThreatName
 from gradreg.smoothing.certificates import Settings as SmoothingSettings
@@ -31,21 +32,21 @@ class EvaluationOptions:
 
     threat: Names = ("l2", "linf")
     """Threats to evaluate, comma-separated: l2, linf, l1."""
-    images: int = 1000
+    images: Count = 1000
     """Random test images to evaluate on; all of them if there are fewer."""
     attacks: Names = "standard"
     """A suite (standard, paper or quick), or comma-separated attacks."""
-    topk: int = 1
+    topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
     regularity: Method = "ascent"
     """How L and ω of the bounds are estimated."""
-    calibration_images: int = 640
+    calibration_images: Count = 640
     """Training images to estimate them on; at least 160 for a useful fit."""
     smoothing: Numbers | None = None
     """Noise levels σ to certify with, as 0.25,0.5; default: none."""
-    alpha: float = 0.001
+    alpha: Between0And1 = 0.001
     """Probability that a certificate is wrong."""
-    samples: int = 100_000
+    samples: Count = 100_000
     """Noisy images per certificate, at most."""
     radii: Numbers = tuple(step / 4 for step in range(1, 9))
     """l2 radii that certificates are tested at, ascending."""
@@ -55,28 +56,19 @@ class EvaluationOptions:
     """Radii to confirm with the reference AutoAttack, as linf=8/255,l2=0.5: needs pyautoattack, and much time."""
     autoattack_version: AutoAttackVersion = "standard"
     """Which set of attacks the reference runs."""
-    seed: int = 0
+    seed: Natural = 0
     """Of the choice of images, the attacks and the estimates."""
-    batch_size: int = 100
+    batch_size: Count = 100
     """Images per forward; results do not depend on it."""
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check_fields(self)
         threats = self.threats
         if not threats or any(name not in THREATS for name in threats) or len(set(threats)) < len(threats):
             raise ConfigError(f"threat must be one or more of {', '.join(THREATS)}, each once; got {list(threats)}.")
         chosen = self.attacks_chosen
         if not isinstance(chosen, str) and (not chosen or any(name not in ATTACKS for name in chosen)):
             raise ConfigError(f"attacks must be {choices()}; got {self.attacks!r}.")
-        for name, value, known in (
-            ("regularity", self.regularity, get_args(Method)),
-            ("autoattack_version", self.autoattack_version, get_args(AutoAttackVersion)),
-        ):
-            if value not in known:
-                raise ConfigError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        for name in ("images", "topk", "calibration_images", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1; got {getattr(self, name)}.")
         if len(set(self.sigmas)) < len(self.sigmas):
             raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
         for sigma in self.sigmas:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradreg.attacks.suite import ATTACKS
-from gradreg.config.options import check_types
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural, Positive
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
@@ -20,14 +21,14 @@ class InspectionOptions:
     """An image is misclassified if its label is not among the k largest logits."""
     attacks: str | Sequence[str] | None = None
     """Comma-separated attacks, each run by itself; default: every attack on the threat."""
-    sigma: float = 0.25
+    sigma: Positive = 0.25
     """Noise of the smoothed classifier that is certified."""
-    samples: int = 10_000
+    samples: Count = 10_000
     """Noisy images for the certificate, at most."""
-    seed: int = 0
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check_fields(self)
         if self.attacks is not None and not isinstance(self.attacks, str | Sequence):
             raise ConfigError(f"attacks must be names, or one text with commas between them; got {self.attacks!r}.")
         if self.topk < 1:

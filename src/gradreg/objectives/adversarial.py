@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from gradreg.errors import require
+from gradreg.checks.scalars import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong

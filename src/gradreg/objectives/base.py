@@ -109,4 +109,4 @@ def without_wrapper(model: nn.Module) -> nn.Module:
 
 def smoothed_cross_entropy(smoothing: float) -> Criterion:
     """Cross entropy per image, with that fraction of the label spread evenly over all classes."""
-    return cross_entropy if smoothing == 0 else cast(Criterion, partial(cross_entropy, smoothing=smoothing))
+    return cast(Criterion, partial(cross_entropy, smoothing=smoothing)) if smoothing else cross_entropy

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.scalars import require
 from gradreg.config.fractions import radius_name
-from gradreg.errors import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome
 from gradreg.penalty import regularized_loss

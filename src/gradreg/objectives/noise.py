@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from gradreg.errors import require
+from gradreg.checks.scalars import require
 from gradreg.objectives.base import Moment, Objective, Outcome, describe
 from gradreg.objectives.undefended import Undefended
 

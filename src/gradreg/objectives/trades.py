@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradreg.errors import require
+from gradreg.checks.scalars import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.adversarial import check_crafting
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper

@@ -105,7 +105,7 @@ def regularized_loss(
     strength, squared, scale = form(lam, eps, weight, squared, scale)
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
-    check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
+    h, lazy, fraction, step = check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
         strength = lazy * strength if step % lazy == 0 else 0.0

@@ -5,7 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError, PrecisionError
+from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
+from gradreg.checks.tensors import check_batch, check_per_image, check_pixels
+from gradreg.errors import ConfigError, DataError, PrecisionError
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Pass
 from gradreg.precision import at_least_single
@@ -24,16 +26,18 @@ def form(
     """Strength, whether the norm is squared, and its scale."""
     if (lam is None) == (eps is None):
         raise ConfigError("Pass either lam=, the paper's strength, or eps=, the strength in threat units.")
-    if scale not in (None, "paper", "dual"):
-        raise ConfigError(f"scale must be 'paper' or 'dual'; got {scale!r}.")
+    if scale is not None:
+        check_choice("scale", scale, ("paper", "dual"))
+    if squared is not None:
+        check_switch("squared", squared)
+    weight = check_number("weight", weight, least=0)
     if lam is not None:
         if weight != 1.0:
             raise ConfigError("weight= goes with eps=; with lam=, change lam itself.")
-        return _not_negative("lam", lam), squared is not False, scale or "paper"
-    assert eps is not None
+        return check_number("lam", lam, least=0), squared is not False, scale or "paper"
     if squared or scale == "paper":
         raise ConfigError("eps= penalises weight·eps·‖∇ℓ‖_*, unsquared, in the dual norm: use lam= for any other form.")
-    return _not_negative("eps", eps) * _not_negative("weight", weight), False, "dual"
+    return check_number("eps", eps, least=0) * weight, False, "dual"
 
 
 def divides_by_root(threat: Threat, scale: Scale) -> bool:
@@ -43,13 +47,7 @@ def divides_by_root(threat: Threat, scale: Scale) -> bool:
 
 def default_step(eps: float | None) -> float:
     """The paper's h with `lam`; ε/2 with `eps`, so that the difference looks where the attacker goes."""
-    return eps / 2 if eps else _PAPER_STEP
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not 0 <= value < float("inf"):
-        raise ConfigError(f"{name} must be a finite number ≥ 0; got {value}.")
-    return value
+    return check_number("eps", eps, least=0) / 2 if eps else _PAPER_STEP
 
 
 def check(
@@ -63,37 +61,32 @@ def check(
     fraction: float,
     step: int | None,
     graphs: int,
-) -> None:
-    """Raise an error for invalid options."""
+) -> tuple[float | Tensor, int, float, int | None]:
+    """Refuse invalid images and options; h, lazy, fraction and step as Python's own numbers.
+
+    Pixels are looked at on the host only: on an accelerator no step waits for a check.
+    """
     if torch.is_inference_mode_enabled():
         raise ConfigError(
             "The penalty needs gradients, which torch.inference_mode() disables: use torch.no_grad() instead."
         )
-    if x.ndim < 2 or not x.is_floating_point():
-        raise ConfigError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
-    if len(x) == 0 or len(y) != len(x):
-        raise ConfigError(
-            f"Expected one label per image, and at least one image; got {len(x)} images and {len(y)} labels."
-        )
-    if isinstance(h, Tensor):
-        if h.shape not in ((), (len(x),)):
-            raise ConfigError(
-                f"h must be one number, or one per image for all {len(x)} images; got shape {tuple(h.shape)}."
-            )
-    elif not h > 0:
-        raise ConfigError(f"h must be positive (the paper's is 0.01); got {h}.")
+    check_batch(x)
+    if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != len(x):
+        raise DataError(f"y must be a tensor with one label per image, {len(x)}; got {shown(y)}.")
+    h = check_per_image("h", h, len(x), above=0, usual="the paper's is 0.01")
     for name, value, choices in (
         ("order", order, (1, 2)),
         ("method", method, ("fd", "double-backprop")),
         ("autocast", autocast, ("off", "keep")),
         ("graphs", graphs, (1, 2)),
     ):
-        if value not in choices:
-            raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
-    if lazy < 1 or not 0 < fraction <= 1:
-        raise ConfigError(f"lazy must be at least 1 and fraction in (0, 1]; got lazy={lazy} and fraction={fraction}.")
+        check_choice(name, value, choices)
+    lazy, fraction = check_integer("lazy", lazy, least=1), check_number("fraction", fraction, above=0, most=1)
+    step = None if step is None else check_integer("step", step, least=0)
     if step is None and (lazy > 1 or fraction < 1):
         raise ConfigError("lazy= and fraction= need step=, the number of this training step.")
+    check_pixels(x)
+    return h, lazy, fraction, step
 
 
 def refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from gradreg.errors import require
+from gradreg.checks.scalars import require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives import OBJECTIVES, Objective, Undefended
 from gradreg.runs.optimizers import OPTIMIZERS, SGD

@@ -1,0 +1,69 @@
+"""Options checked by their type hints: the fields of a frozen dataclass, or a function's own options.
+
+An option is spelled once, with its limits: `images: Count = 1000` or `slack: Annotated[float, Range(least=0)] = 0.1`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from gradreg.checks.scalars import Range, check_choice, check_integer, check_number, check_switch, shown
+from gradreg.errors import ConfigError
+
+_UNLIMITED = Range()
+
+
+def check_fields(options: Any) -> None:
+    """Check every number, switch and choice of a frozen dataclass, and make its numbers Python's own."""
+    cls: Any = type(options)
+    hints = _hints(cls)
+    for field in fields(options):
+        value = getattr(options, field.name)
+        found = conform(field.name, value, hints[field.name])
+        if found is not value:
+            object.__setattr__(options, field.name, found)
+
+
+def check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a function, checked by the type hints of its signature; errors name the function too."""
+    hints = _hints(function)
+    return {name: conform(f"{function.__name__}'s {name}", value, hints[name]) for name, value in options.items()}
+
+
+def conform(name: str, value: Any, hint: Any, limits: Range = _UNLIMITED) -> Any:
+    """`value` as its type hint wants it; types other than numbers, switches, choices and tuples check themselves."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        limits = next((each for each in parts[1:] if isinstance(each, Range)), limits)
+        return conform(name, value, parts[0], limits)
+    if origin in (Union, UnionType):
+        kinds = [part for part in parts if part is not NoneType]
+        if value is None and NoneType in parts:
+            return None
+        return conform(name, value, kinds[0], limits) if len(kinds) == 1 else value
+    if origin is Literal:
+        return check_choice(name, value, parts)
+    if origin is tuple:
+        return _tuple(name, value, parts, limits)
+    if hint is int:
+        least, most = (None if end is None else int(end) for end in (limits.least, limits.most))
+        return check_integer(name, value, least=least, most=most, usual=limits.usual)
+    if hint is float:
+        return check_number(name, value, **vars(limits))
+    return check_switch(name, value) if hint is bool else value
+
+
+def _tuple(name: str, value: Any, parts: tuple[Any, ...], limits: Range) -> Any:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{name} must be a list; got {shown(value)}.")
+    kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else list(parts)
+    if len(kinds) != len(value):
+        raise ConfigError(f"{name} must be a list of {len(kinds)}; got {shown(value)}.")
+    return tuple(conform(name, each, kind, limits) for each, kind in zip(value, kinds, strict=True))
+
+
+@cache
+def _hints(of: Any) -> dict[str, Any]:
+    return get_type_hints(of, include_extras=True)

@@ -1,0 +1,119 @@
+"""Batches of images, labels, and one number per image.
+
+Shapes and types are checked always. Values are looked at only where that is free, on the host: on an accelerator every
+look would make the step wait.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradreg.checks.scalars import check_number, shown
+from gradreg.errors import ConfigError, DataError, GradregError
+
+
+def check_batch(x: Any, name: str = "x") -> Tensor:
+    """`x` as a float batch of at least one image, (N, …)."""
+    if not isinstance(x, Tensor):
+        raise DataError(f"{name} must be a float tensor of shape (N, …); got {shown(x)}.")
+    if x.ndim < 2 or not x.is_floating_point() or x.numel() == 0:
+        raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
+    return x
+
+
+def check_labels(y: Any, images: int, name: str = "y") -> Tensor:
+    """`y` as int64 labels, one per image; any type of integer will do."""
+    if not isinstance(y, Tensor):
+        raise DataError(f"{name} must be a tensor of {images} integer labels; got {shown(y)}.")
+    if y.shape != (images,) or not _integral(y):
+        raise DataError(f"{name} must hold {images} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
+    return y.long()
+
+
+def check_classes(y: Tensor, classes: int, name: str = "y") -> None:
+    """Refuse labels outside of the classes, −100 included: an ignored image would count as one without a loss."""
+    low, high = (int(end) for end in y.aminmax())
+    if low < 0 or high >= classes:
+        raise DataError(f"{name} must hold labels from 0 to {classes - 1}, the model's classes; got {low} to {high}.")
+
+
+def check_per_image(name: str, value: Any, images: int, **limits: Any) -> float | Tensor:
+    """One number for all images, or a float tensor with one for each; on the host each is checked."""
+    if not isinstance(value, Tensor) or (value.ndim == 0 and on_host(value)):
+        return check_number(name, value, **limits)
+    if value.shape not in ((), (images,)) or not value.is_floating_point():
+        raise ConfigError(
+            f"{name} must be one number, or one per image for all {images} images; got {value.dtype} of shape "
+            f"{tuple(value.shape)}."
+        )
+    if on_host(value):
+        for end in value.detach().aminmax():
+            check_number(name, end.item(), **limits)
+    return value
+
+
+def check_column(name: str, value: Any, images: int | None = None, error: type[GradregError] = DataError) -> Tensor:
+    """A tensor of numbers, one per image."""
+    if not isinstance(value, Tensor) or value.ndim != 1 or value.is_complex() or value.dtype == torch.bool:
+        raise error(f"{name} must be a tensor with one number per image; got {shown(value)}.")
+    if images is not None and len(value) != images:
+        raise error(f"{name} must have one entry per image, {images}; got {len(value)}.")
+    return value
+
+
+def check_positions(name: str, value: Any, images: int) -> Tensor:
+    """Positions of images, from 0 to `images` − 1, as an int64 tensor; or a mask of them."""
+    if isinstance(value, Tensor) and value.dtype == torch.bool and value.shape == (images,):
+        return value.nonzero().flatten()
+    if not isinstance(value, Tensor) or value.ndim != 1 or not _integral(value):
+        raise DataError(f"{name} must be a tensor of positions among {images} images; got {shown(value)}.")
+    if len(value) and (int(value.min()) < 0 or int(value.max()) >= images):
+        low, high = int(value.min()), int(value.max())
+        raise DataError(f"{name} must be positions from 0 to {images - 1}; got some from {low} to {high}.")
+    return value.long()
+
+
+def on_host(tensor: Tensor) -> bool:
+    """Whether looking at values costs nothing: not on an accelerator, and not while a step is being compiled."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def check_pixels(x: Tensor, name: str = "x") -> None:
+    """Refuse pixels that are not finite, and whole numbers up to 255: images that were never divided by 255.
+
+    Anything else passes, since a user may normalise outside of the model. Pixels on an accelerator are not looked at.
+    """
+    if not on_host(x):
+        return
+    low, high = (float(end) for end in x.detach().aminmax())
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise DataError(f"{name} must hold finite pixels; got NaN or inf in some of its {len(x)} images.")
+    if low >= 0 and _NORMALISED < high <= 255 and bool((x == x.round()).all()):
+        raise DataError(
+            f"{name} must hold pixels in [0, 1], or normalised; got whole numbers from {low:g} to {high:g}. Divide "
+            "them by 255, and let a model that needs 0 to 255 multiply inside: h and eps are in units of [0, 1]."
+        )
+    if max(-low, high) > _NORMALISED:
+        warnings.warn(
+            f"Pixels run from {low:.3g} to {high:.3g}, while h and eps are lengths in units of [0, 1]: check that they "
+            "are meant for such pixels.",
+            stacklevel=4,
+        )
+
+
+def check_scores(logits: Any, name: str = "logits") -> Tensor:
+    """`logits` as a float tensor of shape (N, classes), with two or more classes."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim != 2 or logits.shape[1] < 2:
+        raise DataError(f"{name} must be a float tensor of shape (N, classes ≥ 2); got {shown(logits)}.")
+    return logits
+
+
+# No normalisation leads here: (1 − mean) / std is below 8 for the usual data sets.
+_NORMALISED = 50.0
+
+
+def _integral(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
