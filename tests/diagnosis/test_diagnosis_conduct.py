@@ -138,10 +138,10 @@ def test_progress_rises_to_the_total(name: str) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"eps": 0.0}, ConfigError, "eps must be above 0; got 0.0"),
+        ({"eps": 0.0}, ConfigError, "eps must be positive; got 0.0"),
         ({"images": 0}, ConfigError, "images must be at least 1; got 0"),
         ({"threat": "l7"}, ConfigError, "threat must be one of .*; got 'l7'"),
-        ({"topk": 10}, ConfigError, "topk must lie between 1 and 9 for 10 classes; got 10"),
+        ({"topk": 10}, ConfigError, "topk must be from 1 to 9 .*; got 10"),
         ({"y": torch.full((8,), 10)}, DataError, "Labels must lie between 0 and 9, the model's classes; got 10 to 10"),
         ({"y": torch.zeros(7, dtype=torch.int64)}, DataError, "y must be 8 integer labels; got"),
         (

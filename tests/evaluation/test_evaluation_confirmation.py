@@ -222,7 +222,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no list": ({"autoattack": {"l2": 0.5}}, "must give each threat a list of radii"),
     "version": (
         {"autoattack": {"l2": [0.5]}, "autoattack_version": "rand"},
-        "autoattack_version must be one of standard, plus; got 'rand'",
+        "autoattack_version must be one of 'standard', 'plus'; got 'rand'",
     ),
 }
 
