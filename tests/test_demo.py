@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gradreg.demo import RECIPES, DemoError, demo
+from gradreg.demo import _RECIPES, DemoError, demo
 from gradreg.report.comparison import Comparison
 from gradreg.report.writing import render
 
@@ -26,7 +26,7 @@ def console() -> Console:
 def test_the_tour_writes_a_complete_report_that_agrees_with_its_evaluations(tmp_path: Path, console: Console) -> None:
     found = demo(tmp_path, images=16, epochs=2, seed=0, data_dir=None, console=console)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert set(found) == set(RECIPES)
+    assert set(found) == set(_RECIPES)
     parts = [f"t-table-{number}" for number in range(1, 6)]
     for part in (*parts, "curves", "frontier", "gallery", "gaps", "diagnosis"):
         assert f'id="{part}"' in page

@@ -12,11 +12,11 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from gradreg.bounds import Regularity
-from gradreg.cli.inspect import Inspect, chosen_image, show
+from gradreg.cli.inspect import Inspect, _chosen_image, show
 from gradreg.data import DataSet, Images
 from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.inspection import Inspection, draw, inspect_image
-from gradreg.inspection.figure import figure, magnification, summary
+from gradreg.inspection.figure import _magnification, figure, summary
 from gradreg.norms import ThreatName, threat
 
 THREATS: tuple[ThreatName, ...] = ("l2", "linf", "l1")
@@ -116,7 +116,7 @@ def test_the_picture_has_a_row_of_panels_for_each_attack(inspection: Inspection,
         clean, adversarial, difference = (np.asarray(panel) for panel in shown[3 * row : 3 * row + 3])
         np.testing.assert_allclose(clean, inspection.image[0].numpy())
         np.testing.assert_allclose(adversarial, one.adversarial[0].numpy())
-        factor = magnification(one.adversarial - inspection.image)
+        factor = _magnification(one.adversarial - inspection.image)
         np.testing.assert_allclose(difference, factor * (adversarial - clean), atol=1e-6)
         words = " ".join(text.get_text() for axes in drawn.axes[4 * row : 4 * row + 4] for text in axes.texts)
         assert all(part in words for part in (f"×{factor:g}", one.attack, f"{one.distance:.4g}", "taken for down"))
@@ -147,7 +147,7 @@ def test_colours_are_drawn_as_colours() -> None:
     ("largest", "factor"), [(0.0, 1), (1.0, 1), (0.6, 1), (0.5, 2), (0.2, 5), (0.15, 5), (0.004, 200)]
 )
 def test_magnification(largest: float, factor: float) -> None:
-    assert magnification(torch.tensor([0.0, -largest])) == pytest.approx(factor)
+    assert _magnification(torch.tensor([0.0, -largest])) == pytest.approx(factor)
 
 
 def test_a_misclassified_image_has_nothing_to_find(plane: Plane, image: Tensor) -> None:
@@ -187,14 +187,14 @@ def data() -> DataSet:
 
 
 def test_an_image_by_its_place_or_from_a_file(data: DataSet, tmp_path: Path) -> None:
-    x, y = chosen_image(data, "2")
+    x, y = _chosen_image(data, "2")
     assert y == 1
     assert torch.equal(x, torch.arange(72, 108).view(1, 6, 6) / 255)
-    assert chosen_image(data, "2", "up")[1] == chosen_image(data, "2", "0")[1] == 0
+    assert _chosen_image(data, "2", "up")[1] == _chosen_image(data, "2", "0")[1] == 0
     Image.fromarray(np.arange(72, 108, dtype=np.uint8).reshape(6, 6)).save(tmp_path / "grey.png")
     Image.open(tmp_path / "grey.png").convert("RGB").save(tmp_path / "colour.png")
     for name in ("grey.png", "colour.png"):
-        read, label = chosen_image(data, str(tmp_path / name))
+        read, label = _chosen_image(data, str(tmp_path / name))
         assert label is None
         assert torch.equal(read, x)
 
@@ -215,7 +215,7 @@ def test_bad_images_and_labels_are_one_sentence(data: DataSet, bad_files: dict[s
         (bad_files["missing"], None, "no image"),
     ):
         with pytest.raises(DataError, match=said) as raised:
-            chosen_image(data, image, label)
+            _chosen_image(data, image, label)
         assert str(raised.value).endswith(".")
 
 

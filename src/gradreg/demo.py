@@ -24,9 +24,9 @@ from gradreg.evaluation.shares import share_of
 from gradreg.norms import THREATS as NORMS
 
 # The longest first, so that no core is idle at the end.
-RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
+_RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
 # Fewer than usual, since the tour is to be short: the report says how many.
-SAMPLES = 1_000
+_SAMPLES = 1_000
 CALIBRATION = 160
 SIGMA = 0.5
 THREATS = ("l2", "linf")
@@ -37,7 +37,7 @@ class DemoError(GradregError):
 
 
 @dataclass(frozen=True)
-class Tour:
+class _Tour:
     """Where the tour's files go, and how much it does."""
 
     folder: Path
@@ -56,17 +56,17 @@ class Tour:
         train = ["train", recipe, "--run", str(run), *again, *where]
         train += ["--set", f"seed={self.seed}", "--set", f"epochs={self.epochs}"]
         evaluate = ["evaluate", str(run), "--images", str(self.images), "--attacks", "quick", "--seed", str(self.seed)]
-        evaluate += ["--smoothing", str(SIGMA), "--samples", str(SAMPLES), "--calibration-images", str(CALIBRATION)]
+        evaluate += ["--smoothing", str(SIGMA), "--samples", str(_SAMPLES), "--calibration-images", str(CALIBRATION)]
         return [train, [*evaluate, *where]]
 
-    def carry_out(self, recipe: str) -> None:
+    def run(self, recipe: str) -> None:
         """Train and evaluate one network."""
         for command in self.commands(recipe):
             self._say(f"$ gradreg {shlex.join(command)}")
             self._run(command, lambda line: self._say(f"  {recipe}: {line}"))
 
     def _run(self, command: list[str], tell: Callable[[str], None]) -> None:
-        threads = max(1, (os.cpu_count() or 1) // len(RECIPES))
+        threads = max(1, (os.cpu_count() or 1) // len(_RECIPES))
         settings = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
         with TemporaryFile("w+") as complaints:
             with subprocess.Popen(
@@ -100,16 +100,16 @@ def demo(
     from gradreg.report import report
 
     start = perf_counter()
-    tour = Tour(folder, images, epochs, seed, data_dir, console)
-    with ThreadPoolExecutor(min(len(RECIPES), os.cpu_count() or 1)) as pool:
+    tour = _Tour(folder, images, epochs, seed, data_dir, console)
+    with ThreadPoolExecutor(min(len(_RECIPES), os.cpu_count() or 1)) as pool:
         try:
-            for _ in pool.map(tour.carry_out, RECIPES):
+            for _ in pool.map(tour.run, _RECIPES):
                 pass
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             tour.stop()
             raise
-    found = {recipe: load(folder / recipe / "evaluation") for recipe in reversed(RECIPES)}
+    found = {recipe: load(folder / recipe / "evaluation") for recipe in reversed(_RECIPES)}
     page = report(found.values(), folder / "report.html")
     console.print(_table(found, images, seed))
     console.print(_moral(found), highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from same_batches import assert_same
 from torch import Tensor
 
 from gradreg.data import FolderBatches, ImageFolder, load
-from gradreg.data.decode import Decoder, central_view, random_box, random_view
+from gradreg.data.decode import Decoder, _central_view, _random_box, _random_view
 from gradreg.errors import ConfigError, DataError
 
 pytestmark = [
@@ -156,12 +156,12 @@ def test_evaluation_resizes_and_cuts_the_centre(tmp_path: Path, width: int, heig
 def test_a_random_view_is_its_box_resized(tmp_path: Path) -> None:
     """Exact without draft (PNG); with it (JPEG) the same up to what decoding at a smaller scale costs."""
     original = picture(640, 480)
-    box = random_box(640, 480, 0.25, random.Random(4))
+    box = _random_box(640, 480, 0.25, random.Random(4))
     expected = np.asarray(original.resize((32, 32), PIL.Image.Resampling.BILINEAR, box=box)).astype(int)
     for name, tolerance in (("image.png", 0), ("image.jpg", 6)):
         original.save(tmp_path / name)
         with PIL.Image.open(tmp_path / name) as image:
-            view = np.asarray(random_view(image, 32, 0.25, random.Random(4))).astype(int)
+            view = np.asarray(_random_view(image, 32, 0.25, random.Random(4))).astype(int)
         assert np.abs(view - expected).max() <= tolerance
 
 
@@ -169,7 +169,7 @@ def test_a_random_view_is_its_box_resized(tmp_path: Path) -> None:
 def test_random_boxes_stay_inside_and_have_the_right_shape(width: int, height: int) -> None:
     dice = random.Random(0)
     for _ in range(200):
-        left, top, right, bottom = random_box(width, height, 0.3, dice)
+        left, top, right, bottom = _random_box(width, height, 0.3, dice)
         assert 0 <= left < right <= width + 1e-9
         assert 0 <= top < bottom <= height + 1e-9
         assert 0.75 - 1e-9 <= (right - left) / (bottom - top) <= 4 / 3 + 1e-9
@@ -200,7 +200,7 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     path = tmp_path / {"CMYK": "image.jpg", "PA": "image.tif", "LA": "image.png"}.get(mode, "image.png")
     image.save(path)
     pixels = np.asarray(Decoder(20).view(str(path), 0)).astype(int)
-    expected = np.asarray(central_view(grey.convert("RGB"), 20, 20)).astype(int)
+    expected = np.asarray(_central_view(grey.convert("RGB"), 20, 20)).astype(int)
     assert pixels.shape == (20, 20, 3)
     assert np.abs(pixels - expected).max() <= {"1": 255, "CMYK": 8}.get(mode, 1)
 

@@ -90,16 +90,16 @@ def test_an_interruption_says_how_to_go_on(weights: str, tmp_path: Path, monkeyp
 
 
 def test_where_results_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert command.default_folder(str(tmp_path)) == tmp_path / "evaluation"
+    assert command._default_folder(str(tmp_path)) == tmp_path / "evaluation"
     (tmp_path / "config.toml").write_text("")
-    assert command.default_folder(str(tmp_path / "last.safetensors")) == tmp_path / "evaluation-last"
+    assert command._default_folder(str(tmp_path / "last.safetensors")) == tmp_path / "evaluation-last"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "names", lambda: ["shipped"])
     (tmp_path / "shipped").mkdir()
-    assert command.default_folder("shipped") == Path("evaluations/shipped"), "the folder is no run"
-    assert command.default_folder("deep/er/best.safetensors") == Path("evaluations/best")
-    assert command.default_folder("timm:resnet50.a1_in1k") == Path("evaluations/timm-resnet50.a1_in1k")
-    assert command.default_folder("../my.module:net") == Path("evaluations/..-my.module-net")
+    assert command._default_folder("shipped") == Path("evaluations/shipped"), "the folder is no run"
+    assert command._default_folder("deep/er/best.safetensors") == Path("evaluations/best")
+    assert command._default_folder("timm:resnet50.a1_in1k") == Path("evaluations/timm-resnet50.a1_in1k")
+    assert command._default_folder("../my.module:net") == Path("evaluations/..-my.module-net")
 
 
 @pytest.mark.slow

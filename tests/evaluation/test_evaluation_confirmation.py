@@ -42,7 +42,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Settings with which thirty images make four chunks."""
-    monkeypatch.setattr(confirming, "CHUNK", 8)
+    monkeypatch.setattr(confirming, "_CHUNK", 8)
     return {"batch_size": 8}
 
 

@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {
 
 def worker(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    confirming.CHUNK = 3
+    confirming._CHUNK = 3
     reference = install(pytest.MonkeyPatch())
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     found = quick(Path(folder) / "two", **SETTINGS)
@@ -46,7 +46,7 @@ def worker(rank: int, folder: str) -> None:
 
 def test_two_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method="forkserver")
-    monkeypatch.setattr(confirming, "CHUNK", 3)
+    monkeypatch.setattr(confirming, "_CHUNK", 3)
     install(monkeypatch)
     quick(tmp_path / "one", **SETTINGS)
     one, two = load(tmp_path / "one"), load(tmp_path / "two")

@@ -29,7 +29,7 @@ _COMMANDS = {
 }
 
 
-class Subcommand(Protocol):
+class _Subcommand(Protocol):
     """What every command has."""
 
     def run(self) -> None: ...
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         tyro.cli(_listed(), prog="gradreg", args=given, description=_ABOUT)
 
 
-def run(command: type[Subcommand], prog: str, arguments: list[str] | None) -> None:
+def run(command: type[_Subcommand], prog: str, arguments: list[str] | None) -> None:
     """Parse the arguments of one command and carry it out."""
     from gradreg.cli.arguments import parse
 
@@ -61,8 +61,8 @@ def run(command: type[Subcommand], prog: str, arguments: list[str] | None) -> No
         sys.exit(130)
 
 
-def _command(name: str) -> type[Subcommand]:
-    found: type[Subcommand] = getattr(import_module(f"gradreg.cli.{name}"), name.capitalize())
+def _command(name: str) -> type[_Subcommand]:
+    found: type[_Subcommand] = getattr(import_module(f"gradreg.cli.{name}"), name.capitalize())
     return found
 
 

@@ -34,7 +34,7 @@ class Evaluate:
     """The folder to write; default: RUN/evaluation or evaluations/NAME."""
 
     def run(self, console: Console | None = None) -> None:
-        console, folder = console or Console(), self.out or default_folder(self.model)
+        console, folder = console or Console(), self.out or _default_folder(self.model)
         try:
             with self.named.opened(self.model) as (opened, _):
                 found = evaluate(
@@ -49,7 +49,7 @@ class Evaluate:
         sys.exit(_PROVEN_BUG if found.proven_wrong() else 0)
 
 
-def default_folder(model: str) -> Path:
+def _default_folder(model: str) -> Path:
     """RUN/evaluation for a run (evaluation-last for its last weights), evaluations/NAME for anything else."""
     path = Path(model)
     # A folder that happens to have a shipped network's name is not what was evaluated.

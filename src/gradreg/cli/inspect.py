@@ -41,7 +41,7 @@ class Inspect:
             raise ConfigError(f"The output must be a .png file; got {self.output}.")
         known = None if self.regularity is None else Regularity.load(self.regularity)
         with self.named.opened(self.model) as (opened, device):
-            x, y = chosen_image(opened.data, self.image, self.label)
+            x, y = _chosen_image(opened.data, self.image, self.label)
             found = inspect_image(
                 opened.model, x.to(device), y, self.options, regularity=known, classes=opened.data.classes
             )
@@ -56,7 +56,7 @@ def show(found: Inspection, output: Path, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def chosen_image(data: DataSet, image: str, label: str | None = None) -> tuple[Tensor, int | None]:
+def _chosen_image(data: DataSet, image: str, label: str | None = None) -> tuple[Tensor, int | None]:
     """The image that the command line names, by its position in the test set or as a file, and its label if known.
 
     A file must have the size that the model takes: a resized image would be another image.

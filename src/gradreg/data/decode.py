@@ -81,9 +81,9 @@ class Decoder(Dataset[Tensor | str]):
         with opened(path) as image:
             if self.min_scale is None:
                 shape = rectangle(*image.size, self.size) if self.rectangular else (self.size, self.size)
-                view = central_view(image, *shape)
+                view = _central_view(image, *shape)
             else:
-                view = random_view(image, self.size, self.min_scale, dice)
+                view = _random_view(image, self.size, self.min_scale, dice)
         if self.flip and dice.random() < 0.5:
             view = view.transpose(PIL.Image.Transpose.FLIP_LEFT_RIGHT)
         return view
@@ -99,7 +99,7 @@ def rectangle(width: int, height: int, size: int) -> tuple[int, int]:
     return (longer, size) if width > height else (size, longer)
 
 
-def central_view(image: Image, width: int, height: int) -> Image:
+def _central_view(image: Image, width: int, height: int) -> Image:
     """The short side resized to 1.14 times the view's, then the central part."""
     short = 114 * min(width, height) // 100  # in integers: 1.14 * 50 is a hair below 57
     scale = short / min(image.size)
@@ -108,10 +108,10 @@ def central_view(image: Image, width: int, height: int) -> Image:
     return resized.crop((left, top, left + width, top + height))
 
 
-def random_view(image: Image, size: int, min_scale: float, dice: random.Random) -> Image:
+def _random_view(image: Image, size: int, min_scale: float, dice: random.Random) -> Image:
     """A random box, cut and resized in one call; JPEG is decoded no larger than that needs."""
     width, height = image.size
-    box = random_box(width, height, min_scale, dice)
+    box = _random_box(width, height, min_scale, dice)
     wanted = size * width / (box[2] - box[0]), size * height / (box[3] - box[1])
     image.draft(None, (math.ceil(wanted[0]), math.ceil(wanted[1])))
     x, y = image.width / width, image.height / height
@@ -119,7 +119,7 @@ def random_view(image: Image, size: int, min_scale: float, dice: random.Random) 
     return as_rgb(image).resize((size, size), _bilinear(), box=scaled)
 
 
-def random_box(width: int, height: int, min_scale: float, dice: random.Random) -> _Box:
+def _random_box(width: int, height: int, min_scale: float, dice: random.Random) -> _Box:
     """A box of a uniform fraction of the area in [min_scale, 1] and a log-uniform aspect in [3/4, 4/3].
 
     Ten boxes that stick out of a very long image are followed by the largest central one of allowed aspect.

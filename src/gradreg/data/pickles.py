@@ -29,13 +29,13 @@ class PickledArray:
     def bytes(self) -> NDArray[np.uint8]:
         """The array, if it is one of bytes in C order; ValueError if it is anything else."""
         match self.state:
-            case (int(), tuple(shape), PickledType(name="u1"), False | 0, bytes(data)):
+            case (int(), tuple(shape), _PickledType(name="u1"), False | 0, bytes(data)):
                 if all(isinstance(size, int) for size in shape) and math.prod(shape) == len(data):
                     return np.frombuffer(data, np.uint8).reshape(shape)
         raise ValueError("an array in it is not one of bytes")
 
 
-class PickledType:
+class _PickledType:
     """The name of a numpy dtype; byte order and flags, which follow as its state, do not matter to bytes."""
 
     def __init__(self, name: object = None, *_: object) -> None:
@@ -56,7 +56,7 @@ class _Restricted(pickle.Unpickler):
         array = type("ndarray", (PickledArray,), {})
         self.known: dict[tuple[str, str], Any] = {
             ("numpy", "ndarray"): array,
-            ("numpy", "dtype"): type("dtype", (PickledType,), {}),
+            ("numpy", "dtype"): type("dtype", (_PickledType,), {}),
             ("numpy.core.multiarray", "_reconstruct"): lambda *_: array(),
             ("numpy._core.multiarray", "_reconstruct"): lambda *_: array(),
         }

@@ -16,7 +16,7 @@ from gradreg.norms import THREATS, ThreatName
 from gradreg.smoothing.certificates import Settings as SmoothingSettings
 
 # AutoAttack's third version is for randomised models, which are refused.
-AutoAttackVersion = Literal["standard", "plus"]
+_AutoAttackVersion = Literal["standard", "plus"]
 
 Numbers = str | Sequence[float]
 """Numbers, or a text with commas between them: "0.25,0.5"."""
@@ -54,7 +54,7 @@ class EvaluationOptions:
     """Test for gradient masking."""
     autoattack: Radii | None = None
     """Radii to confirm with the reference AutoAttack, as linf=8/255,l2=0.5: needs pyautoattack, and much time."""
-    autoattack_version: AutoAttackVersion = "standard"
+    autoattack_version: _AutoAttackVersion = "standard"
     """Which set of attacks the reference runs."""
     seed: Natural = 0
     """Of the choice of images, the attacks and the estimates."""

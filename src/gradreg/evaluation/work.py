@@ -15,7 +15,7 @@ from gradreg.processes import Processes
 
 
 @dataclass(frozen=True)
-class Columns:
+class _Columns:
     """One value per image for everything that a stage found, and the seconds it took."""
 
     values: dict[str, Tensor]
@@ -44,13 +44,13 @@ class Work:
 
     def per_image(
         self, stage: str, title: str, blank: dict[str, Tensor], fill: Callable[[dict[str, Tensor], Progress], None]
-    ) -> Columns:
+    ) -> _Columns:
         """The columns of a stage, as the ledger has them or filled in by all processes together.
 
         Processes are put together by adding: each fills in its own rows of `blank` and leaves the others zero. A stage
         that is finished already is the first process's contribution alone.
         """
-        done: Columns | None = self.ledger.load(stage, Columns) if self.processes.first else None
+        done: _Columns | None = self.ledger.load(stage, _Columns) if self.processes.first else None
         finished, timer = self.agreed(done is not None), self.ledger.timer(stage)
         if not finished:
             with self.reporter.bar(title) as progress:
@@ -58,7 +58,7 @@ class Work:
         device = self.processes.device
         mine = blank if done is None else done.values
         whole = {name: self.processes.sum(mine[name].to(device)).cpu() for name in blank}
-        found = Columns(whole, timer.seconds if done is None else done.seconds)
+        found = _Columns(whole, timer.seconds if done is None else done.seconds)
         if not finished:
             self.ledger.save(stage, found)
             # Only then drop unfinished work, also that of an earlier try with another number of processes.

@@ -123,7 +123,7 @@ def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> Non
     broken = 0 < one.distance < math.inf
     name = inspection.classes[one.prediction]
     if broken:
-        factor = magnification(one.adversarial - inspection.image)
+        factor = _magnification(one.adversarial - inspection.image)
         _show(panels[1], one.adversarial)
         _show_difference(panels[2], factor * (one.adversarial - inspection.image))
         panels[2].text(
@@ -142,7 +142,7 @@ def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> Non
     words.text(0.04, 0.32, cost, fontsize=7.5, va="top", color="#666666")
 
 
-def magnification(difference: Tensor) -> float:
+def _magnification(difference: Tensor) -> float:
     """The largest of 1, 2, 5, 10, … with which no pixel's change exceeds 1; less than 1 never."""
     largest = float(difference.abs().max())
     if largest == 0:

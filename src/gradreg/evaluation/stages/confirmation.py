@@ -14,7 +14,7 @@ from gradreg.evaluation.work import Work
 from gradreg.norms import ThreatName
 
 # Images that a kill can cost. AutoAttack takes all images of a chunk at once, so small chunks would be slow.
-CHUNK = 100
+_CHUNK = 100
 # Its targeted losses compare the four largest logits.
 CLASSES = 4
 
@@ -63,7 +63,7 @@ def confirmation(work: Work, threat: ThreatName, eps: float) -> Confirmed:
 
 def _fill(work: Work, threat: ThreatName, eps: float, columns: dict[str, Tensor], progress: Progress) -> None:
     """Chunks go to processes in turn; which images share one depends on their number and the batch size only."""
-    n, size = len(work.inputs.x), max(CHUNK, work.options.batch_size)
+    n, size = len(work.inputs.x), max(_CHUNK, work.options.batch_size)
     chunks = torch.arange(n).tensor_split(-(-n // size))[work.processes.rank :: work.processes.world]
     done, total = 0, sum(map(len, chunks))
     for rows in chunks:
