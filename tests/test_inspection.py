@@ -233,7 +233,7 @@ def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection:
     ):
         with pytest.raises(GradregError, match=said):
             inspect_image(plane, **{"x": image, "attacks": ["fmn"], "samples": 100, **wrong})  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"ends in \.png"):
+    with pytest.raises(ConfigError, match=r"must be a \.png file; got .*seen\.jpg"):
         draw(inspection, tmp_path / "seen.jpg")
 
 

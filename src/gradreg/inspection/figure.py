@@ -25,7 +25,7 @@ def draw(inspection: Inspection, path: str | Path) -> None:
     """The inspection as a PNG file: a row for each attack under what is known of the image."""
     path = Path(path)
     if path.suffix.lower() != ".png":
-        raise ConfigError(f"{path} is to be a picture: give it a name that ends in .png.")
+        raise ConfigError(f"The figure must be a .png file; got {path}.")
     with replacing(path) as aside:
         figure(inspection).savefig(aside, format="png", dpi=150)
 
