@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.options import PEERS, Lengths
+from gradreg.attacks.autoattack import CountedRows
 from gradreg.losses import margin
 from gradreg.norms import ThreatName, per_image
 from gradreg.norms import threat as named_threat
@@ -38,27 +39,6 @@ class Outcome:
     def propagations(self) -> float:
         """Forwards and backwards, a mean over the images."""
         return self.forwards + self.backwards
-
-
-class Counted(nn.Module):
-    """A model that counts rows: forwards as they are asked for, backwards as gradients come back."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.forwards = self.backwards = 0
-        self.eval()
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.forwards += len(x)
-        logits: Tensor = self.model(x)
-        if logits.requires_grad:
-            logits.register_hook(self._came_back)
-        return logits
-
-    def _came_back(self, gradient: Tensor) -> None:
-        # A hook also sees the gradients of rows that a peer differentiates in vain; they are work too.
-        self.backwards += len(gradient)
 
 
 class Clock:
@@ -90,7 +70,7 @@ def run_peer(
     rounding: what peers return for a failure is a clean image or a black one. A peer may give up all images for one;
     that does not end the measurement.
     """
-    counted, points, note = Counted(model), x, ""
+    counted, points, note = CountedRows(model).eval(), x, ""
     with _quiet(), _seeded(seed):
         clock = Clock()
         try:

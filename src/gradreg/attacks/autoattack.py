@@ -1,5 +1,6 @@
 """The reference AutoAttack as a cross-check, through the `pyautoattack` package when it is installed."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -47,7 +48,7 @@ def autoattack(
         raise ConfigError(
             f"AutoAttack's targeted losses need a model with at least 4 classes; got {logits.shape[1]}. Use attack()."
         )
-    counted = _Counted(classifier)
+    counted = CountedRows(classifier)
     random = RandomState.now(x.device)
     with random.replayed():
         reference: Any = package.AutoAttack(
@@ -78,20 +79,21 @@ def autoattack(
     )
 
 
-class _Counted(nn.Module):
-    """The model, counting rows; a backward is counted when a gradient comes back to the input."""
+class CountedRows(nn.Module):
+    """A model that counts rows: forwards as they are asked for, backwards as gradients come back to its logits."""
 
-    def __init__(self, classifier: Classifier) -> None:
+    def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.classifier = classifier
+        self.model = model
         self.forwards = self.backwards = 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.forwards += len(x)
-        logits: Tensor = self.classifier(x)
+        logits = self.model(x)
         if logits.requires_grad:
             logits.register_hook(self._came_back)
         return logits
 
     def _came_back(self, gradient: Tensor) -> None:
+        # A hook also sees the gradients of rows that are differentiated in vain; they are work too.
         self.backwards += len(gradient)
