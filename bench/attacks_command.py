@@ -53,6 +53,7 @@ def show(options: AttackOptions, console: Console) -> Report:
         [row for group in groups for row in group.rows()],
         [row for group in groups for row in group.radius_rows()],
         [row for group in groups for row in group.equal()],
+        options.images,
     )
     console.print(radius_table(report.radius_rows, f"robust accuracy at one radius, {options.images} images"))
     if report.equal:

@@ -1,11 +1,14 @@
 """What `python -m bench attacks` found, as tables and against what was promised."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.table import Table
 
 from bench.attacks import Equal, RadiusRow, Row
 from bench.record import Target, plain_table
+
+# A 90th percentile of fewer images says nothing.
+_ENOUGH = 50
 
 
 @dataclass(frozen=True)
@@ -15,11 +18,12 @@ class Report:
     rows: list[Row]
     radius_rows: list[RadiusRow]
     equal: list[Equal]
+    images: int
 
     def targets(self) -> list[Target]:
         """What this command has to show, and whether it does."""
         groups = list(dict.fromkeys((row.network, row.threat) for row in self.rows))
-        return [target for group in groups for target in self._of(*group)]
+        return [_judged(target, self.images) for group in groups for target in self._of(*group)]
 
     def _of(self, network: str, threat: str) -> list[Target]:
         where = f"{network}, {threat}: "
@@ -43,6 +47,13 @@ class Report:
                 targets.append(Target(f"{name}distance ≤ 1×", f"{equal.distance:.3f}×", equal.distance <= 1))
                 targets.append(Target(f"{name}≥ 3× faster", f"{1 / equal.cpu:.2f}×", equal.cpu <= 1 / 3))
         return targets
+
+
+def _judged(target: Target, images: int) -> Target:
+    """Whether a target is met, left open on too few images."""
+    if images >= _ENOUGH:
+        return target
+    return replace(target, found=f"{target.found} (n = {images}; judged from {_ENOUGH} on)", met=None)
 
 
 def _fifth(where: str, ours: Row, rows: dict[str, Row]) -> Target:

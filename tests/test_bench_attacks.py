@@ -98,9 +98,12 @@ def test_targets_are_met_and_missed() -> None:
         [row, slow, replace(slow, attack="foolbox Boundary 5000", cpu=5.0)],
         Equal("net", "C&W", 0.9, 0.5, 1, 1),
     )
-    found = [target.met for target in Report(rows, [at, reference], [equal]).targets()]
+    found = [target.met for target in Report(rows, [at, reference], [equal], 100).targets()]
     assert found == [True, False, True, True, False, True, True, False]
-    assert [target.met for target in Report([row], [at], []).targets()] == [True, False, True, None, None, None]
+    assert [target.met for target in Report([row], [at], [], 100).targets()] == [True, False, True, None, None, None]
+    few = Report([row], [at], [], 1).targets()
+    assert [target.met for target in few] == [None] * 6, "one image shows nothing"
+    assert "n = 1; judged from 50 on" in few[0].found
 
 
 @pytest.mark.usefixtures("_short")

@@ -105,3 +105,15 @@ def test_topk_is_the_distance_to_the_kth_rival() -> None:
         singles = [s * n / s.square().sum() for s, n in zip(slopes, need, strict=True)]
         feasible = [d.norm() for d in (both, *singles) if bool((slopes @ d >= need - 1e-5).all())]
         assert distance <= 1.02 * float(min(feasible))
+
+
+@pytest.mark.parametrize("threat", ["l2", "linf"])
+def test_a_quick_attack_is_exact_next_to_the_boundary(threat: ThreatName) -> None:
+    """A soft margin looks for the boundary where the sum over ten classes has it: far off, from this near."""
+    model = linear_model(48, classes=10, seed=3)
+    x = images(30, 48, "middle")
+    y = model(x).argmax(1)
+    near = x + 0.999 * (attack(model, x, y, threat=threat).adversarial - x)
+    exact = exact_distance(model, near, y, threat)
+    assert float(exact.max()) < 1e-3
+    assert float((attack(model, near, y, threat=threat, attacks="quick").distance / exact).max()) <= 1.02

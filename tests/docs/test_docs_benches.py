@@ -24,6 +24,7 @@ def file(tmp_path: Path) -> Path:
         ],
         [RadiusRow("plain", "linf", 8 / 255, "standard", 0.305, 200.0, 100.0, 1.0, 2.0)],
         [Equal("plain", "C&W 9×1000", 0.99, 0.1, 0.2, 0.3)],
+        200,
     )
     about = {"options": {"images": 200, "data": "cifar10", "seed": 0}, "peers": {"foolbox": "3.3.4", "art": None}}
     machine = {"processor": "A", "torch": "2", "threads": 1, "commit": "abc"}

@@ -78,7 +78,8 @@ def test_every_figure_of_the_card_is_the_evaluations(shipped: Path, evaluation: 
     for fact in (record.origin.machine, record.origin.torch, "Seed: 0.", NOTE, "on an abacus"):
         assert fact in card
     assert record.origin.commit.rstrip("+") in card
-    assert "    gradreg evaluate digits --threat l2,linf --images 12 --attacks quick" in card
+    assert "    gradreg evaluate path/to/digits --threat l2,linf --images 12 --attacks quick" in card
+    assert 'gradreg.load("path/to/digits")' in card, "it lies outside of the package"
     assert "    gradreg train recipe.toml --run runs/digits" in card
     assert f"```toml\n{(shipped / 'config.toml').read_text()}```" in card
     assert "the loss ℓ plus 1 · ‖∇ℓ‖_2, by finite differences, h = 0.1" in card

@@ -90,3 +90,18 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
         read(tmp_path)
     with pytest.raises(DataError, match="There is no run to compare"):
         runs_table([])
+
+
+def test_probes_of_different_radii_have_columns_of_their_own(tmp_path: Path) -> None:
+    """An easy probe makes an undefended network look best."""
+    near, far = ({"threat": "linf", "eps": eps / 255} for eps in (2, 8))
+    runs = [wrote(tmp_path / "easy", clean=0.8, probe=near), wrote(tmp_path / "hard", probe=far)]
+    table = runs_table(runs_of(runs))
+    headings = [column.heading for column in table.columns]
+    assert [name for name in headings if name.startswith("probe") and "last" not in name] == [
+        "probe l∞ 2/255",
+        "probe l∞ 8/255",
+    ]
+    easy, hard = (dict(zip(headings, row.cells, strict=True)) for row in table.rows)
+    assert (easy["probe l∞ 2/255"].value, easy["probe l∞ 8/255"].text) == (0.4, "–")
+    assert (hard["probe l∞ 8/255, last epoch"].value, hard["one step l∞ 2/255"].text) == (0.45, "–")

@@ -142,3 +142,16 @@ def test_every_recipe_opens_with_its_command_and_a_line_about_it() -> None:
         assert 20 < len(about) < 110
     assert config(optimizer={"name": "sgd"}).optimizer == SGD()
     assert config().schedule == OneCycle()
+
+
+def test_a_phases_copies_are_for_that_phase_alone() -> None:
+    phases = [{"start": 0, "size": 16, "data": "folder:small"}, {"start": 2, "size": 32}]
+    made = tables.build(Config, {"data": "folder:images", "model": {"name": "small"}, "epochs": 4, "phases": phases})
+    assert [made.during(epoch).data for epoch in range(4)] == ["folder:small"] * 2 + ["folder:images"] * 2
+    assert [made.during(epoch).size for epoch in range(4)] == [16, 16, 32, 32]
+
+
+def test_an_objective_without_settings_says_so() -> None:
+    given = {"data": "mnist5k", "model": {"name": "small"}, "objective": {"name": "undefended", "lam": 1}}
+    with pytest.raises(ConfigError, match=r"There is no setting 'objective.lam': objective has no settings here"):
+        tables.build(Config, given)

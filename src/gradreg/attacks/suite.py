@@ -128,7 +128,7 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
 _Suite = list[tuple[Attack, dict[str, Any]]]
 
 MINIMAL: dict[str, _Suite] = {
-    "quick": [(fmn, {"steps": 22, "first": 10.0}), (polish, {"steps": 7})],
+    "quick": [(deepfool, {"steps": 3}), (fmn, {"steps": 22, "first": 10.0}), (polish, {"steps": 7})],
     "paper": [(pgd, {}), (carlini_wagner, {}), (boundary, {}), (logbarrier, {}), (polish, {})],
     "standard": [
         (fmn, {"steps": 100}),

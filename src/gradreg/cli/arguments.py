@@ -50,6 +50,8 @@ class ModelArguments:
     """The network that a weights file is for: any name that `gradreg.build` knows."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An option of that network, as in --set activation=gelu."""
+    size: int | None = None
+    """The side of the square images of a folder; default: the run's own, or 224."""
     device: str = "auto"
     data_dir: DataDir = None
 
@@ -58,17 +60,16 @@ class ModelArguments:
         """The model and its data set on the device, as an `Opened`, and the device."""
         from gradreg.runs.opening import open_model_on
 
-        with open_model_on(self.device, model, self.data, self.data_dir, self.architecture, self.set) as (
-            opened,
-            device,
-        ):
+        named = self.device, model, self.data, self.data_dir, self.architecture, self.set, self.size
+        with open_model_on(*named) as (opened, device):
             yield replace(opened, subject=replace(opened.subject, arguments=self.written)), device
 
     @property
     def written(self) -> tuple[str, ...]:
         """The arguments that mean the same on another machine, as they were typed."""
-        given = [("--data", self.data), ("--architecture", self.architecture), *(("--set", each) for each in self.set)]
-        return tuple(word for flag, value in given if value is not None for word in (flag, value))
+        given = {"--data": [self.data], "--architecture": [self.architecture], "--set": self.set, "--size": [self.size]}
+        pairs = [(flag, str(value)) for flag, values in given.items() for value in values if value is not None]
+        return tuple(word for pair in pairs for word in pair)
 
 
 def say(console: Console, sentence: str) -> None:

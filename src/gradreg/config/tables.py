@@ -24,8 +24,10 @@ def build(cls: type[_T], table: Mapping[str, Any], where: str = "") -> _T:
     hints = get_type_hints(cls)
     for key in table:
         if key not in known:
-            hint = did_you_mean(key, known, where) or f": choose one of {', '.join(known)}"
-            raise ConfigError(f"There is no setting {where + key!r}{hint}.")
+            choice = (
+                f": choose one of {', '.join(known)}" if known else f": {where.removesuffix('.')} has no settings here"
+            )
+            raise ConfigError(f"There is no setting {where + key!r}{did_you_mean(key, known, where) or choice}.")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"The setting {where + name!r} is missing.")

@@ -46,8 +46,11 @@ def open_model(
     device: str | torch.device = "cpu",
     architecture: str | None = None,
     options: Mapping[str, Any] | None = None,
+    size: int | None = None,
 ) -> OpenedModel:
     """The network named by `model`, and its data set: that of the run, unless `data` names another.
+
+    Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in.
 
     A weights file needs an `architecture`, by any name that `gradreg.build` knows, and its `options`. A run needs
     neither, unless its network was made in Python. A shipped network is a run known by name.
@@ -60,6 +63,8 @@ def open_model(
         opened = _from_weights(model, path, run, architecture, options, data, data_dir)
     else:
         opened = _by_name(model, options, data, data_dir)
+    if size is not None:
+        opened = replace(opened, data=_sized(opened.data, size))
     opened.model.to(device).eval()
     example = opened.data.test.floats([0]).to(device)
     check_fits(opened.model, example, opened.data.name, len(opened.data.classes))
@@ -74,13 +79,16 @@ def open_model_on(
     data_dir: Path | None,
     architecture: str | None,
     options: Sequence[str],
+    size: int | None = None,
 ) -> Iterator[tuple[OpenedModel, torch.device]]:
     """`open_model` with command-line arguments: `device` may be "auto", and `options` are like activation=gelu."""
     with joined(device) as processes:
         table = toml.override({}, options)
         place = processes.device
         yield (
-            open_model(model, data, data_dir=data_dir, device=place, architecture=architecture, options=table),
+            open_model(
+                model, data, data_dir=data_dir, device=place, architecture=architecture, options=table, size=size
+            ),
             place,
         )
 
@@ -95,9 +103,9 @@ def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None
     recipe = run.config()
     config = tables.build(Config, recipe)
     last = config.during(config.epochs - 1)
-    found = load_data(data or last.data, data_dir)
-    if data is None and last.size is not None:
-        found = replace(found, train=_sized(found.train, last.size), test=_sized(found.test, last.size))
+    found = load_data(data or config.data, data_dir)
+    if last.size is not None and isinstance(found.test, ImageFolder):
+        found = _sized(found, last.size)
     name = run.folder.resolve().name + ("" if which == "best" else f" ({which})")
     subject = Subject(name, model, str(recipe["model"]["name"]), parameters(network), recipe=recipe)
     return OpenedModel(with_training(subject, run, recipe), network, found)
@@ -207,5 +215,10 @@ def _named(data: str | None, model: str) -> str:
     return data
 
 
-def _sized(part: Images | ImageFolder, size: int) -> Images | ImageFolder:
-    return replace(part, size=size) if isinstance(part, ImageFolder) else part
+def _sized(data: DataSet, size: int) -> DataSet:
+    if size < 1:
+        raise ConfigError(f"size must be at least 1; got {size}.")
+    train, test = data.train, data.test
+    if not isinstance(train, ImageFolder) or not isinstance(test, ImageFolder):
+        raise ConfigError(f"size must not be set for {data.name}, since only image folders are resized; got {size}.")
+    return replace(data, train=replace(train, size=size), test=replace(test, size=size))

@@ -34,14 +34,14 @@ _PHASED = ("size", "batch_size", "min_scale", "data", "rectangular")
 
 @dataclass(frozen=True)
 class Phase:
-    """From epoch `start` on, another image and batch size; settings that are not given stay as they were."""
+    """From epoch `start` on, another image and batch size; what is not given stays as it was, except for `data`."""
 
     start: int
     size: int | None = None
     batch_size: int | None = None
     min_scale: float | None = None
     data: str | None = None
-    """Another copy of the images, for example one that `gradreg data resize` made."""
+    """Another copy of the images for this phase alone, for example one that `gradreg data resize` made."""
     rectangular: bool | None = None
 
 
@@ -132,10 +132,10 @@ class Config(Settings):
         )
 
     def during(self, epoch: int) -> "Config":
-        """The settings in one epoch, with the phases up to it applied."""
+        """The settings in one epoch, with the phases up to it applied; of the `data` only those of its own phase."""
         current = self
         for phase in self.phases:
             if phase.start <= epoch:
-                given = {name: getattr(phase, name) for name in _PHASED}
+                given = {name: getattr(phase, name) for name in _PHASED} | {"data": phase.data or self.data}
                 current = replace(current, phases=(), **{k: v for k, v in given.items() if v is not None})
         return current

@@ -44,7 +44,7 @@ def _opening(evaluation: Evaluation, recipe: Mapping[str, Any]) -> str:
 ```python
 import gradreg
 
-model = gradreg.load("{subject.name}")  # in eval mode: pixels in [0, 1] in, logits out
+model = gradreg.load("{subject.source}")  # in eval mode: pixels in [0, 1] in, logits out
 ```
 
 The classes, in the order of the logits: {", ".join(data.classes)}."""

@@ -69,7 +69,7 @@ def ship(
     _check_recipe(found, record, evaluation)
     _check_weights(found, record, evaluation, data_dir)
     recipe, remarks = _portable(found.recipe), remarks or Remarks()
-    subject = Subject(name, name, str(recipe["model"]["name"]), parameters(found.network))
+    subject = Subject(name, _source(name, to), str(recipe["model"]["name"]), parameters(found.network))
     data = changed(record.data, name=_portable(record.data.name))
     shown = changed(record, data=data, subject=with_training(subject, found.run, recipe))
     best = found.best.numbers["metrics"]
@@ -81,6 +81,13 @@ def ship(
     }
     _write(target, found.best, texts)
     return target
+
+
+def _source(name: str, to: Path | None) -> str:
+    """What loads it: its name if it goes into the package, else its path, without folders of this machine."""
+    if to is None:
+        return name
+    return f"path/to/{name}" if to.is_absolute() else (to / name).as_posix()
 
 
 def _portable(value: Any) -> Any:
@@ -131,8 +138,7 @@ def _open(run: Path) -> _Trained:
 
 
 def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
-    config = tables.build(Config, found.recipe)
-    data = config.during(config.epochs - 1).data
+    data = tables.build(Config, found.recipe).data
     if _portable(record.data.name) != _portable(data):
         raise ConfigError(
             f"{place} must be an evaluation on {data}, which the network was trained on; got {record.data.name}."

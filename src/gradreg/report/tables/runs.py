@@ -10,10 +10,11 @@ from statistics import median
 from typing import Any
 
 from gradreg.errors import DataError
-from gradreg.report.numbers import images, interval, percent
+from gradreg.norms import THREATS
+from gradreg.report.numbers import ball, images, interval, percent
 from gradreg.report.numbers import share as counted
 from gradreg.report.tables.cells import number, word
-from gradreg.report.tables.layout import Cell, Column, Row, Table
+from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.tables.settings import UNKNOWN, Flat, changes_text, differences, flat
 from gradreg.runs.directory import CONFIG, RunDirectory
 
@@ -30,6 +31,12 @@ class Run:
     def best(self) -> Mapping[str, Any]:
         """The epoch whose weights are in best.safetensors."""
         return next((row for row in reversed(self.epochs) if row["best"]), self.epochs[-1])
+
+    @property
+    def probe(self) -> str:
+        """The attack that its accuracy was probed with, as "l∞ 8/255"; empty without one."""
+        threat, eps = self.settings.get("probe.threat"), self.settings.get("probe.eps")
+        return ball(str(threat), float(eps)) if threat in THREATS and eps is not None else ""
 
     @property
     def machine(self) -> str | None:
@@ -73,7 +80,7 @@ def runs_table(runs: Sequence[Run]) -> Table:
     """One row per run, in the order given."""
     if not runs:
         raise DataError("There is no run to compare: name the folders that `gradreg train` wrote.")
-    base = middle(runs)
+    base, probes = middle(runs), list(dict.fromkeys(run.probe for run in runs))
     # Old runs have no record of their commit; a column of dashes says nothing.
     commit = (Column("commit", "Of the code that trained it."),) if any(run.commits for run in runs) else ()
     return Table(
@@ -85,16 +92,15 @@ def runs_table(runs: Sequence[Run]) -> Table:
         (
             Column(f"differs from {base.name} in", "The run that has most in common with all the others."),
             Column("clean", "Accuracy on held-out images.", "high"),
-            Column("probe", "Accuracy under the run's probe, a short PGD.", "high"),
-            Column("probe, last epoch", "Accuracy under the probe after the last epoch.", "high"),
-            Column("one step", "Accuracy under a single step; far above the probe: catastrophic overfitting."),
+            *(column for probe in probes for column in _probe_columns(probe)),
             Column("‖∇ℓ‖", "Mean dual norm of the input gradient of the loss.", "low"),
             Column("epoch", "The best epoch, of all that were run."),
             Column("× undefended", "Training time per image over that of the undefended run here.", "low"),
             *commit,
         ),
         tuple(
-            Row(run.name, (*_figures(run, runs, base), *(word(run.commits or UNKNOWN) for _ in commit))) for run in runs
+            Row(run.name, (*_figures(run, runs, base, probes), *(word(run.commits or UNKNOWN) for _ in commit)))
+            for run in runs
         ),
     )
 
@@ -108,14 +114,29 @@ def cost(run: Run, among: Sequence[Run]) -> float | None:
     return None
 
 
-def _figures(run: Run, among: Sequence[Run], base: Run) -> tuple[Cell, ...]:
+def _probe_columns(probe: str) -> tuple[Column, ...]:
+    return (
+        Column(f"probe {probe}".rstrip(), "Accuracy under the run's probe, a short PGD.", "high"),
+        Column(f"probe {probe}".rstrip() + ", last epoch", "Accuracy under the probe after the last epoch.", "high"),
+        Column(
+            f"one step {probe}".rstrip(),
+            "Accuracy under a single step; far above the probe: catastrophic overfitting.",
+        ),
+    )
+
+
+def _probed(run: Run) -> tuple[Cell, ...]:
+    best, last = run.best, run.epochs[-1]
+    return _share(best, "probe", "probed"), _share(last, "probe", "probed"), _share(best, "single_step", "probed")
+
+
+def _figures(run: Run, among: Sequence[Run], base: Run, probes: Sequence[str]) -> tuple[Cell, ...]:
     best = run.best
     return (
         word(changes_text(differences(run.settings, base.settings)) or "nothing"),
         _share(best, "clean", "held_out"),
-        _share(best, "probe", "probed"),
-        _share(run.epochs[-1], "probe", "probed"),
-        _share(best, "single_step", "probed"),
+        # Accuracies under attacks of different radii do not compare.
+        *(cell for probe in probes for cell in (_probed(run) if probe == run.probe else (NOTHING,) * 3)),
         number(best.get("grad_norm")),
         word(f"{best['epoch']} of {run.epochs[-1]['epoch']}"),
         number(cost(run, among), unit="×"),
