@@ -150,3 +150,17 @@ def test_exhibits_say_what_is_shown() -> None:
     (_, wall), _ = gallery.walls(Comparison.of([handmade()]))
     first = wall.exhibits[0]
     assert (first.label, first.prediction, first.distance, first.index) == ("one", "two", "0.100", 7)
+
+
+def test_words_are_not_written_over_marks() -> None:
+    """Three marks in a row: the words of the first two would lie on the marks right of them."""
+    row = [
+        Series(name, [at], [0.5], "marks", i, labels=(name,)) for i, (name, at) in enumerate([("a", 1), ("b", 1.05)])
+    ]
+    drawing = drawn(*row, Series("c", [1.1], [0.5], "marks", 2, labels=("c",)))
+    starts = [float(x) for x in re.findall(r'class="value" x="([\d.]+)"', drawing)]
+    end = 52 + 354 * 1.1 / 2 + 4  # the right edge of the last mark
+    assert len(starts) == 3
+    assert starts[0] > end
+    alone = re.findall(r'class="value" x="([\d.]+)"', drawn(row[0]))
+    assert float(alone[0]) < end

@@ -179,12 +179,21 @@ def _labels(marks: Sequence[Series], frame: _Frame) -> Markup:
     ]
     words = []
     heights = _apart([up for _, up, *_ in found], frame.top, frame.floor)
+    discs = [(across, up, 4 * size) for across, up, _, size in found]
     for (across, _, text, size), height in zip(found, heights, strict=True):
         right = across < frame.right - 50
-        side, shift = ("", 5 + 4 * size) if right else (" left", -5 - 4 * size)
+        side, at = ("", _beside(across + 5 + 4 * size, height, discs)) if right else (" left", across - 5 - 4 * size)
         word = Markup('<text class="value{}" x="{}" y="{}">{}</text>')
-        words.append(word.format(side, _place(across + shift), _place(height + 4), text))
+        words.append(word.format(side, _place(at), _place(height + 4), text))
     return Markup("").join(words)
+
+
+def _beside(start: float, height: float, discs: Sequence[tuple[float, float, float]]) -> float:
+    """Where a word at that height can begin, at `start` or right of the marks that it would be written over."""
+    for across, up, radius in sorted(discs):
+        if abs(up - height) < radius + 5 and start - 4 < across + radius < start + 40 + radius:
+            start = across + radius + 5
+    return start
 
 
 def _guides(guides: Iterable[tuple[float, str]], frame: _Frame) -> Markup:
