@@ -54,7 +54,9 @@ def _draw(axes: "Axes", chart: Chart, titled: bool) -> None:
     for value, name in chart.guides:
         axes.axvline(value, color=GUIDE, linewidth=0.5, zorder=0)
         place: Any = ("data", "axes fraction")
-        axes.annotate(name, (value, 1), xycoords=place, ha="center", va="bottom", fontsize=5.5)
+        # Above the marks that lie on the upper edge of the frame.
+        above: dict[str, Any] = {"xytext": (0, 2.5), "textcoords": "offset points"}
+        axes.annotate(name, (value, 1), xycoords=place, ha="center", va="bottom", fontsize=5.5, **above)
     for series in chart.series:
         _series(axes, series, chart)
     title = [_drawable(line) for line in (chart.title if titled else "", chart.note) if line]
