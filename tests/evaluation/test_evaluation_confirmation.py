@@ -216,10 +216,10 @@ def test_what_our_attacks_missed_is_counted_and_told() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another threat": ({"autoattack": {"linf": [0.1]}}, "must confirm threats that are evaluated .l2.; got 'linf'"),
-    "no radius": ({"autoattack": {"l2": [0.0]}}, "radii must be positive and finite"),
-    "not a number": ({"autoattack": {"l2": [float("nan")]}}, "radii must be positive and finite"),
-    "twice": ({"autoattack": {"l2": [0.1, 0.1 + 1e-12]}}, "each once"),
-    "no list": ({"autoattack": {"l2": 0.5}}, "must give each threat a list of radii"),
+    "no radius": ({"autoattack": {"l2": [0.0]}}, "autoattack radii must be positive; got 0.0"),
+    "not a number": ({"autoattack": {"l2": [float("nan")]}}, "autoattack radii must be a finite number; got nan"),
+    "twice": ({"autoattack": {"l2": [0.1, 0.1 + 1e-12]}}, "autoattack must name each radius once"),
+    "no list": ({"autoattack": [0.5]}, "must give each threat a list of radii"),
     "version": (
         {"autoattack": {"l2": [0.5]}, "autoattack_version": "rand"},
         "autoattack_version must be one of 'standard', 'plus'; got 'rand'",

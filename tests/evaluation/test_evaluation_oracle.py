@@ -176,7 +176,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "attacks": ({"attacks": "strong"}, ConfigError, "attacks must be a suite .* got 'strong'"),
     "attack list": ({"attacks": ["fmn", "nuke"]}, ConfigError, "or a list of attacks"),
     "regularity": ({"regularity": "exact"}, ConfigError, "regularity must be one of .*; got 'exact'"),
-    "sigma": ({"smoothing": (-1.0,)}, ConfigError, "sigma must be .* got -1.0"),
+    "sigma": ({"smoothing": (-1.0,)}, ConfigError, "smoothing must be positive; got -1.0"),
     "sigma twice": ({"smoothing": (0.5, 0.5)}, ConfigError, "must name each σ once"),
     "calibration": ({"calibration_images": 0}, ConfigError, "calibration_images must be at least 1; got 0"),
     "batch": ({"batch_size": 0}, ConfigError, "batch_size must be at least 1; got 0"),

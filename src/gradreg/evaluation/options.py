@@ -1,19 +1,18 @@
 """What is evaluated and how thoroughly. Refused before any work is done if it cannot mean anything."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimate import Method
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Between0And1, Count, Natural
+from gradreg.checks.scalars import Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, ThreatName
-from gradreg.smoothing.certificates import Settings as SmoothingSettings
+from gradreg.smoothing.certify import settings_of
 
 # AutoAttack's third version is for randomised models, which are refused.
 _AutoAttackVersion = Literal["standard", "plus"]
@@ -71,10 +70,10 @@ class EvaluationOptions:
             raise ConfigError(f"attacks must be {choices()}; got {self.attacks!r}.")
         if len(set(self.sigmas)) < len(self.sigmas):
             raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
+        # Asked for in any case, so that bad radii are not passed over where no σ is given.
+        radii = self.certified_radii
         for sigma in self.sigmas:
-            SmoothingSettings(
-                sigma, self.alpha, self.samples, 1, self.certified_radii, "sequential", self.topk, self.seed, False
-            )
+            settings_of(sigma, alpha=self.alpha, n=self.samples, radii=radii, topk=self.topk, seed=self.seed)
         self._check_confirmations()
 
     def _check_confirmations(self) -> None:
@@ -88,10 +87,8 @@ class EvaluationOptions:
                 raise ConfigError(f"AutoAttack is about top-1; got topk={self.topk}. Leave autoattack out.")
             # Distinct as the table names them.
             distinct = {f"{radius:g}" for radius in radii}
-            if len(distinct) < len(radii) or not all(0 < radius < math.inf for radius in radii):
-                raise ConfigError(
-                    f"autoattack radii must be positive and finite, each once; got {threat}: {list(radii)}."
-                )
+            if len(distinct) < len(radii):
+                raise ConfigError(f"autoattack must name each radius once; got {threat}: {list(radii)}.")
 
     @property
     def threats(self) -> tuple[ThreatName, ...]:
@@ -112,24 +109,25 @@ class EvaluationOptions:
     @property
     def sigmas(self) -> tuple[float, ...]:
         """Noise levels of the smoothed classifiers."""
-        return _numbers("smoothing", self.smoothing or ())
+        return _numbers("smoothing", () if self.smoothing is None else self.smoothing, above=0)
 
     @property
     def certified_radii(self) -> tuple[float, ...]:
         """Where certificates are tested."""
-        return _numbers("radii", self.radii)
+        return check_numbers("radii", _numbers("radii", self.radii, least=0), ascending=True)
 
     @property
     def confirmations(self) -> dict[ThreatName, tuple[float, ...]]:
         """Radii of each threat at which the reference AutoAttack is run too."""
-        given = _radii_by_threat(self.autoattack) if isinstance(self.autoattack, str) else self.autoattack or {}
-        try:
-            return {threat: tuple(float(radius) for radius in radii) for threat, radii in given.items()}  # type: ignore[misc]
-        except (AttributeError, TypeError, ValueError):
+        given = _radii_by_threat(self.autoattack) if isinstance(self.autoattack, str) else self.autoattack
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
             raise ConfigError(
                 f"autoattack must give each threat a list of radii, as {{'linf': [8 / 255]}} or linf=8/255,l2=0.5; got "
-                f"{self.autoattack!r}."
-            ) from None
+                f"{shown(self.autoattack)}."
+            )
+        return {threat: check_numbers("autoattack radii", radii, above=0) for threat, radii in given.items()}  # type: ignore[misc]
 
     def key(self) -> str:
         """What every stage depends on; one more threat, σ or confirmation leaves finished stages as they are."""
@@ -142,21 +140,18 @@ class EvaluationOptions:
 
 
 def _names(option: str, given: Names) -> tuple[str, ...]:
-    try:
-        return tuple(name.strip() for name in (given.split(",") if isinstance(given, str) else given))
-    except (AttributeError, TypeError):
-        raise ConfigError(f"{option} must be names, or one text with commas between them; got {given!r}.") from None
+    return tuple(name.strip() for name in check_names(option, given.split(",") if isinstance(given, str) else given))
 
 
-def _numbers(name: str, given: Numbers) -> tuple[float, ...]:
-    parts = [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
-    try:
-        found = [fraction(part) if isinstance(part, str) else float(part) for part in parts]
-    except (TypeError, ValueError):
-        found = [None]
+def _numbers(name: str, given: Numbers, **limits: Any) -> tuple[float, ...]:
+    """The numbers, each within the limits; there may be none."""
+    if not isinstance(given, str):
+        empty = isinstance(given, Sequence) and len(given) == 0
+        return () if empty else check_numbers(name, given, **limits)
+    found = [fraction(part) for part in given.split(",") if part.strip()]
     if None in found:
         raise ConfigError(f"{name} must be comma-separated numbers such as 0.25,0.5; got {given!r}.")
-    return tuple(number for number in found if number is not None)
+    return tuple(check_number(name, number, **limits) for number in found)
 
 
 def _radii_by_threat(text: str) -> dict[str, list[float]]:

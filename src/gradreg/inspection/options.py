@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from gradreg.attacks.suite import ATTACKS
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, Positive
+from gradreg.checks.scalars import Count, Natural, Positive, check_names
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
+from gradreg.smoothing.certify import settings_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,7 @@ class InspectionOptions:
 
     threat: ThreatName = "l2"
     """The threat: linf, l2 or l1."""
-    topk: int = 1
+    topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
     attacks: str | Sequence[str] | None = None
     """Comma-separated attacks, each run by itself; default: every attack on the threat."""
@@ -29,10 +30,7 @@ class InspectionOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.attacks is not None and not isinstance(self.attacks, str | Sequence):
-            raise ConfigError(f"attacks must be names, or one text with commas between them; got {self.attacks!r}.")
-        if self.topk < 1:
-            raise ConfigError(f"topk must be at least 1; got {self.topk}.")
+        settings_of(self.sigma, n=self.samples, topk=self.topk, seed=self.seed)
         known = self._known
         wrong = [name for name in self.attack_names if name not in known]
         if wrong or not self.attack_names:
@@ -51,7 +49,7 @@ class InspectionOptions:
         if self.attacks is None:
             return self._known
         given = self.attacks.split(",") if isinstance(self.attacks, str) else self.attacks
-        return tuple(name.strip() for name in given)
+        return tuple(name.strip() for name in check_names("attacks", given))
 
     @property
     def _known(self) -> tuple[str, ...]:

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
 from pathlib import Path
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_numbers, shown
 from gradreg.errors import ConfigError, DataError
 from gradreg.storage import read, write
 
+# The exact boundaries of ten million samples take minutes; the radius grows with the root of log n.
+MOST_SAMPLES = 10_000_000
 _TENSORS = ("index", "prediction", "radius", "samples")
 
 
@@ -18,33 +22,24 @@ _TENSORS = ("index", "prediction", "radius", "samples")
 class Settings:
     """What a certificate depends on, besides the model and the images."""
 
-    sigma: float
-    alpha: float
-    n: int
-    n0: int
-    radii: tuple[float, ...] | None
-    method: str
-    topk: int
-    seed: int
+    sigma: Annotated[float, Range(above=0, usual="0.25 is usual")]
+    alpha: Annotated[float, Range(above=0, below=1, usual="the probability of a wrong certificate; 0.001 is usual")]
+    n: Annotated[int, Range(least=1, most=MOST_SAMPLES, usual="samples per image; 100,000 is usual")]
+    n0: Count
+    radii: tuple[NotNegative, ...] | None
+    method: Literal["sequential", "cohen"]
+    topk: Count
+    seed: Natural
     given_labels: bool
 
     def __post_init__(self) -> None:
-        for name, usual in (("sigma", "0.25"), ("alpha", "0.001")):
-            value = getattr(self, name)
-            if not 0 < value < float("inf"):
-                raise ConfigError(f"{name} must be a finite number above 0 ({usual} is usual); got {value}.")
-        if not self.alpha < 1:
-            raise ConfigError(
-                f"alpha, the probability of a wrong certificate, must lie between 0 and 1; got {self.alpha}."
-            )
-        if self.n0 < 1 or self.n < self.n0:
+        check_fields(self)
+        if self.n < self.n0:
             raise ConfigError(
                 f"n0 ≥ 1 samples must pick the class and n ≥ n0 others test it; got n0={self.n0}, n={self.n}."
             )
-        if self.method not in ("sequential", "cohen"):
-            raise ConfigError(f"method must be 'sequential' or 'cohen'; got {self.method!r}.")
-        if self.radii is not None and not _ascending(self.radii):
-            raise ConfigError(f"radii must be one or more numbers ≥ 0 in ascending order; got {list(self.radii)}.")
+        if self.radii is not None:
+            check_numbers("radii", self.radii, ascending=True, least=0)
 
 
 @dataclass(frozen=True)
@@ -85,6 +80,8 @@ class Certificates:
 
 def merge(parts: Sequence[Certificates]) -> Certificates:
     """The certificates of all shards of one set of images, in the order of the images."""
+    if not isinstance(parts, Sequence) or not all(isinstance(part, Certificates) for part in parts):
+        raise ConfigError(f"parts must be a list of the Certificates of every shard; got {shown(parts)}.")
     if not parts:
         raise ConfigError("There is nothing to merge: pass the certificates of every shard.")
     if len({(part.settings, part.images) for part in parts}) > 1:
@@ -103,10 +100,4 @@ def _settings_from(facts: object) -> Settings:
     """Settings that were JSON."""
     if not isinstance(facts, dict) or set(facts) != {field.name for field in fields(Settings)}:
         raise DataError("The file's settings are not those of a certification by this version of gradreg.")
-    radii = facts["radii"]
-    return Settings(**{**facts, "radii": None if radii is None else tuple(radii)})
-
-
-def _ascending(radii: tuple[float, ...]) -> bool:
-    rising = all(low < high for low, high in pairwise(radii))
-    return len(radii) > 0 and radii[0] >= 0 and radii[-1] < float("inf") and rising
+    return Settings(**facts)

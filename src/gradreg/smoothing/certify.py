@@ -16,8 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import check_integer, check_numbers
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same, lock
 from gradreg.penalty.passes import Model
@@ -32,6 +35,7 @@ Ints = NDArray[np.int64]
 _SAVE_EVERY = 30.0  # seconds
 _STATE = "certification state"
 _COUNTS = ("guess", "stages", "hits", "best", "done")
+_ALPHA, _SAMPLES = 0.001, 100_000
 _SELECTION = {"sequential": 32, "cohen": 100}
 
 
@@ -40,8 +44,8 @@ def certify(
     x: Tensor,
     *,
     sigma: float,
-    alpha: float = 0.001,
-    n: int = 100_000,
+    alpha: float = _ALPHA,
+    n: int = _SAMPLES,
     n0: int | None = None,
     radii: Sequence[float] | None = None,
     method: Literal["sequential", "cohen"] = "sequential",
@@ -69,25 +73,25 @@ def certify(
     `processes`-th image; `merge` puts shards together. Results depend on none of these, nor on `batch_size`.
     `progress` is called with the images done and their number.
     """
-    settings = Settings(
-        sigma=float(sigma),
-        alpha=float(alpha),
-        n=int(n),
-        n0=int(_SELECTION.get(method, 1) if n0 is None else n0),
-        radii=None if radii is None else tuple(float(radius) for radius in radii),
-        method=method,
-        topk=topk,
-        seed=seed,
-        given_labels=labels is not None,
+    given = labels is not None
+    settings = settings_of(
+        sigma, alpha=alpha, n=n, n0=n0, radii=radii, method=method, topk=topk, seed=seed, given_labels=given
     )
-    classifier = Classifier.of(model)
-    classes = _check(classifier, x, labels, topk, batch_size, shard)
+    batch_size, topk = check_integer("batch_size", batch_size, least=1), settings.topk
+    shard = conform("shard", shard, tuple[int, int])
+    if not 0 <= shard[0] < shard[1]:
+        raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
+    classifier, x = Classifier.of(model), check_batch(x)
+    labels = None if labels is None else check_labels(labels, len(x), "labels")
+    classes = _check(classifier, x, labels, topk, batch_size)
     grid = None if settings.radii is None else np.array(settings.radii)
     rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
     keys = image_keys(x).tolist()
     mine = range(shard[0], len(x), shard[1])
     tally = _Tally.new(settings, keys, mine, labels)
-    sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, seed, batch_size)
+    # A batch never holds more than there is to draw, whatever its size.
+    rows = min(batch_size, max(1, len(mine)) * (settings.n0 + settings.n))
+    sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, settings.seed, rows)
     path = None if state is None else Path(state)
     about = {
         "weights": classifier.fingerprint(x),
@@ -111,6 +115,34 @@ def certify(
             if path is not None:
                 tally.save(path, about)
     return tally.certificates(rule, x.device)
+
+
+def settings_of(
+    sigma: float,
+    *,
+    alpha: float = _ALPHA,
+    n: int = _SAMPLES,
+    n0: int | None = None,
+    radii: Sequence[float] | None = None,
+    method: str = "sequential",
+    topk: int = 1,
+    seed: int = 0,
+    given_labels: bool = False,
+) -> Settings:
+    """The settings of a certification, refused where n samples cannot show even the smallest radius."""
+    settings = Settings(
+        sigma=sigma,
+        alpha=alpha,
+        n=n,
+        n0=_SELECTION.get(str(method), 1) if n0 is None else n0,
+        radii=None if radii is None else check_numbers("radii", radii, ascending=True, least=0),
+        method=method,  # type: ignore[arg-type]
+        topk=topk,
+        seed=seed,
+        given_labels=given_labels,
+    )
+    rules.check_samples(settings.sigma, settings.alpha, settings.n, settings.topk, settings.radii, method)
+    return settings
 
 
 @dataclass
@@ -183,20 +215,11 @@ class _Tally:
         self.done_before = int(np.count_nonzero(self.done))
 
 
-def _check(
-    classifier: Classifier, x: Tensor, labels: Tensor | None, topk: int, batch_size: int, shard: tuple[int, int]
-) -> int:
-    """Refuse bad input; returns the number of classes."""
-    if batch_size < 1:
-        raise ConfigError(f"batch_size must be at least 1; got {batch_size}.")
-    if not 0 <= shard[0] < shard[1]:
-        raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
-    if labels is not None and (len(labels) != len(x) or labels.is_floating_point()):
-        raise DataError(f"labels must be {len(x)} integers, one per image; got {len(labels)} of {labels.dtype}.")
+def _check(classifier: Classifier, x: Tensor, labels: Tensor | None, topk: int, batch_size: int) -> int:
+    """Refuse bad images and labels; returns the number of classes."""
     y = torch.zeros(len(x), dtype=torch.int64, device=x.device) if labels is None else labels
     classes = 0
     for start in range(0, max(len(x), 1), batch_size):
         classes = classifier.check(x[start : start + batch_size], y[start : start + batch_size]).shape[1]
-    if not 1 <= topk < classes:
-        raise ConfigError(f"topk must lie between 1 and {classes - 1} for {classes} classes; got {topk}.")
+    check_integer("topk", topk, least=1, most=classes - 1, usual=f"the model has {classes} classes")
     return classes

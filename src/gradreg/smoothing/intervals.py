@@ -5,6 +5,9 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradreg.checks.scalars import check_integer, check_number, shown
+from gradreg.errors import ConfigError
+
 Floats = NDArray[np.float64]
 
 
@@ -12,16 +15,31 @@ def clopper_pearson_lower(hits: ArrayLike, n: ArrayLike, alpha: float) -> Floats
     """The lower limit of a probability that is too high with probability α at most (Clopper & Pearson 1934)."""
     from scipy.stats import beta
 
-    hits, n = np.broadcast_arrays(np.asarray(hits, dtype=float), np.asarray(n, dtype=float))
+    alpha = check_number("alpha", alpha, above=0, below=1)
+    hits, n = _counts(hits, n)
     limit = np.asarray(beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1))
     return np.where(hits == 0, 0.0, limit)
 
 
 def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """The two-sided interval; (0, 1) when nothing was counted."""
-    alpha = (1 - confidence) / 2
+    n = check_integer("n", n, least=0)
+    hits = check_integer("hits", hits, least=0, most=n)
+    alpha = (1 - check_number("confidence", confidence, above=0, below=1)) / 2
     low = float(clopper_pearson_lower(hits, n, alpha))
     return low, 1 - float(clopper_pearson_lower(n - hits, n, alpha))
+
+
+def _counts(hits: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
+    """Hits and samples as floats of one shape, with 0 ≤ hits ≤ n."""
+    try:
+        pair = np.broadcast_arrays(np.asarray(hits), np.asarray(n))
+    except ValueError:
+        pair = (np.array("of other shapes"),) * 2
+    # Python's integers beyond int64 and other objects have the kind O.
+    if any(part.dtype.kind not in "iuf" for part in pair) or not np.all((pair[0] >= 0) & (pair[0] <= pair[1])):
+        raise ConfigError(f"hits must be counts from 0 to n; got {shown(hits)} of {shown(n)}.")
+    return pair[0].astype(float), pair[1].astype(float)
 
 
 @overload

@@ -1,5 +1,6 @@
 """When an image has been sampled enough, and the radius its count is worth: Cohen's rule and the sequential one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -92,6 +93,12 @@ def sequential(sigma: float, alpha: float, n: int, topk: int, radii: Floats | No
     return Sequential(
         Plan(plan.looks, plan.reject[kept], plan.give_up[kept]), grid[kept], _SLACK if radii is None else 0
     )
+
+
+def check_samples(sigma: float, alpha: float, n: int, topk: int, radii: Sequence[float] | None, method: str) -> None:
+    """Refuse an n too small for the smallest of the radii, in a moment: all boundaries would take seconds."""
+    smallest = np.array([0.0] if radii is None else radii[:1])
+    (cohen if method == "cohen" else sequential)(sigma, alpha, n, topk, smallest)
 
 
 def _too_few(n: int, alpha: float) -> ConfigError:

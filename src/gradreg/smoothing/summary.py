@@ -7,7 +7,9 @@ from typing import TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError, DataError
+from gradreg.checks.scalars import check_numbers, shown
+from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.errors import DataError
 from gradreg.penalty.passes import Model
 from gradreg.smoothing.certificates import Certificates
 from gradreg.smoothing.certify import certify
@@ -33,7 +35,7 @@ class CertifiedAccuracy:
 
 def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[float]) -> list[CertifiedAccuracy]:
     """At each radius, the fraction of images certified there with the right class. Abstaining counts as an error."""
-    correct = _correct(certificates, y)
+    radii, correct = check_numbers("radii", radii, least=0), _correct(certificates, y)
     rows = []
     for radius in radii:
         hits, n = int((correct & (certificates.radius >= radius)).sum()), len(correct)
@@ -76,8 +78,9 @@ def sweep(
     **options: Unpack[_CertifyOptions],
 ) -> Sweep:
     """Certify with each σ. Each is another smoothed classifier: one σ has to be chosen before it is deployed."""
-    if not sigmas:
-        raise ConfigError("sigmas must have at least one σ, for example [0.12, 0.25, 0.5]; got none.")
+    sigmas = check_numbers("sigmas", sigmas, above=0, usual="as [0.12, 0.25, 0.5]")
+    radii, x = check_numbers("radii", radii, ascending=True, least=0), check_batch(x)
+    y = check_labels(y, len(x))
     certificates = tuple(certify(model, x, sigma=sigma, radii=radii, **options) for sigma in sigmas)
     accuracies = tuple(tuple(certified_accuracy(one, y, radii)) for one in certificates)
     best = []
@@ -88,8 +91,8 @@ def sweep(
 
 
 def _correct(certificates: Certificates, y: Tensor) -> Tensor:
-    if len(y) <= int(certificates.index.max()):
-        raise DataError(
-            f"There must be one label per image, at least {int(certificates.index.max()) + 1}; got {len(y)} labels."
-        )
+    images = int(certificates.index.max()) + 1
+    if not isinstance(y, Tensor) or y.ndim != 1 or len(y) < images:
+        raise DataError(f"y must be a tensor with one label per image, at least {images}; got {shown(y)}.")
+    y = check_labels(y, len(y))
     return certificates.prediction == y.to(certificates.index.device)[certificates.index]
