@@ -46,7 +46,7 @@ def test_clever_of_a_smooth_model_does_not_depend_on_batches(
 
 
 def test_clever_refuses_what_it_cannot_fit(linear: nn.Module, images: Tensor) -> None:
-    with pytest.raises(ConfigError, match="at least 3 blocks"):
+    with pytest.raises(ConfigError, match="blocks must be at least 3; got 2"):
         clever(linear, images, torch.zeros(60, dtype=torch.int64), blocks=2)
 
 

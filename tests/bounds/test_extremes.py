@@ -135,7 +135,7 @@ def test_bad_input_is_refused_in_one_sentence() -> None:
         block_maxima(np.zeros(100), 32)
     with pytest.raises(BoundsError, match="at least 3 block maxima; got 2"):
         extreme_value(np.ones(2), 32)
-    with pytest.raises(ConfigError, match=r"between 0 and 1 .* got 1\.5"):
+    with pytest.raises(ConfigError, match=r"p must be above 0 and below 1 .* got 1\.5"):
         extreme_value(np.ones(20), 32, p=1.5)
     with pytest.raises(ConfigError, match="'moments'"):
         extreme_value(np.ones(20), 32, method="moments")  # type: ignore[arg-type]

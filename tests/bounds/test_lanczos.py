@@ -72,5 +72,5 @@ def test_no_ghosts_in_single_precision() -> None:
 
 
 def test_bad_options_are_refused() -> None:
-    with pytest.raises(ConfigError, match="got steps=0"):
+    with pytest.raises(ConfigError, match="steps must be at least 1; got 0"):
         largest_eigenvalue(lambda v: v, torch.ones(1, 3), steps=0)

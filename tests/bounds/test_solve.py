@@ -184,7 +184,7 @@ def test_violations_count_what_an_attack_refutes() -> None:
     found = violations(bound, distance, kind="sound")
     assert (found.rate, found.worst_ratio, found.n, found.unbroken, found.kind) == (0.25, 1.5, 4, 1, "sound")
     assert found.tightness == pytest.approx(1.0)
-    with pytest.raises(DataError, match="one bound and one distance per image"):
+    with pytest.raises(DataError, match="distance must have one entry per image, 5; got 2"):
         violations(bound, distance[:2])
     with pytest.raises(DataError, match="negative or NaN"):
         violations(-bound, distance)

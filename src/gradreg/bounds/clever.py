@@ -13,8 +13,8 @@ from torch import Tensor
 
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.extremes import fit_lmoments
+from gradreg.checks.scalars import check_integer, check_number
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName
@@ -55,13 +55,10 @@ def clever(
     gradients per image; images share batches. The fit is by L-moments.
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
-    radius = geometry.reach if radius is None else radius
-    if not radius > 0 or blocks < 3 or samples < 1:
-        raise ConfigError(
-            f"clever needs radius > 0, at least 3 blocks and at least 1 sample; got radius={radius}, blocks={blocks}, "
-            f"samples={samples}."
-        )
-    check(classifier, x, y)
+    radius = geometry.reach if radius is None else check_number("radius", radius, above=0)
+    blocks, samples = check_integer("blocks", blocks, least=3), check_integer("samples", samples, least=1)
+    batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
+    _, y = check(classifier, x, y)
     keys = image_keys(x).tolist()
     maxima = torch.zeros(len(x) * blocks, device=x.device, dtype=torch.float64)
     for part in batches(len(maxima), max(1, batch_size // samples)):

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.lanczos import largest_eigenvalue
+from gradreg.checks.scalars import check_integer, check_number
+from gradreg.checks.tensors import check_column, check_per_image
 from gradreg.classifier import Classifier
 from gradreg.fingerprints import image_keys
 from gradreg.losses import soft_margin
@@ -44,7 +46,8 @@ class Curvature:
     def bound(self, largest: float | Tensor | None = None) -> Tensor:
         """Radius per image for the curvature C = `largest`, as of calibration images; None: each image's own."""
         own = self.eigenvalue + self.residual
-        C = own if largest is None else torch.as_tensor(largest, dtype=own.dtype, device=own.device).expand_as(own)
+        given = own if largest is None else check_per_image("largest", largest, len(own))
+        C = torch.as_tensor(given, dtype=own.dtype, device=own.device).expand_as(own)
         return curvature_radius((-self.margin).clamp(min=0), self.grad_norm, C)
 
 
@@ -53,6 +56,8 @@ def curvature_radius(gap: Tensor, grad_norm: Tensor, C: Tensor) -> Tensor:
 
     Negative curvature is taken as 0. Infinite where the loss is flat and below 0.
     """
+    for name, column in (("gap", gap), ("grad_norm", grad_norm), ("C", C)):
+        check_column(name, column, len(gap) if isinstance(gap, Tensor) and gap.ndim else None)
     C = C.clamp(min=0).to(gap.dtype)
     denominator = grad_norm + (grad_norm.square() + 2 * C * gap).sqrt()
     radius = 2 * gap / denominator
@@ -71,9 +76,12 @@ def curvature(
     seed: int = 0,
 ) -> Curvature:
     """The largest input-Hessian eigenvalue per image, by Lanczos with exact Hessian-vector products."""
+    sharpness = check_number("sharpness", sharpness, above=0, usual="10 is usual")
+    steps, tolerance = check_integer("steps", steps, least=1), check_number("tolerance", tolerance, above=0)
+    batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     classifier = Classifier.of(model)
     _refuse_kinks(classifier)
-    check(classifier, x, y)
+    _, y = check(classifier, x, y)
     keys = image_keys(x).tolist()
     threat = threat_named("l2")
     parts = []

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import check_choice, check_integer, shown
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import DataError
 from gradreg.losses import margin, probability_margin
 from gradreg.penalty.passes import Criterion
 
@@ -18,8 +20,8 @@ Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 
 def margin_loss(scores: Scores, topk: int) -> Criterion:
     """The modified Carlini-Wagner loss of §2.2: on probabilities as in the paper, or on logits."""
-    if scores not in ("probabilities", "logits"):
-        raise ConfigError(f"scores must be 'probabilities' or 'logits'; got {scores!r}.")
+    check_choice("scores", scores, get_args(Scores))
+    topk = check_integer("topk", topk, least=1)
     return cast(Criterion, partial(probability_margin if scores == "probabilities" else margin, topk=topk))
 
 
@@ -27,6 +29,8 @@ def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
     """The first `limit` images and labels of a pair of tensors or of a loader of such pairs."""
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor) and isinstance(data[1], Tensor):
         return data[0][:limit], data[1][:limit]
+    if not isinstance(data, Iterable):
+        raise DataError(f"The data must be (images, labels), or a loader that gives such pairs; got {shown(data)}.")
     images: list[Tensor] = []
     labels: list[Tensor] = []
     held = 0
@@ -42,31 +46,32 @@ def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
             break
     if not images:
         raise DataError("The data holds no images: pass (images, labels), or a loader that gives such pairs.")
-    return torch.cat(images)[:limit], torch.cat(labels)[:limit]
+    try:
+        return torch.cat(images)[:limit], torch.cat(labels)[:limit]
+    except RuntimeError as error:
+        raise DataError(f"All batches of the data must have images of one shape: {error}.") from error
 
 
-def check(classifier: Classifier, x: Tensor, y: Tensor) -> int:
-    """Refuse bad images, labels or models at the cost of a few images; returns the number of classes.
+def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor]:
+    """Refuse bad images, labels or models at the cost of a few images; the number of classes, and int64 labels.
 
     The images with the lowest and highest pixel and label stand for the others.
     """
-    if x.ndim < 2 or len(x) == 0 or y.shape != (len(x),):
-        return classifier.check(x, y).shape[1]
+    y = check_labels(y, len(check_batch(x)))
     flat = x.flatten(1)
     extremes = (flat.amin(1).argmin(), flat.amax(1).argmax(), y.argmin(), y.argmax())
     few = torch.tensor(sorted({int(row) for row in extremes}), device=x.device)
-    return classifier.check(x[few], y[few]).shape[1]
+    return classifier.check(x[few], y[few]).shape[1], y
 
 
 def batches(images: int, size: int) -> Iterator[slice]:
     """The parts of that many images, `size` at a time."""
-    if size < 1:
-        raise ConfigError(f"batch_size must be at least 1; got {size}.")
+    size = check_integer("batch_size", size, least=1)
     return (slice(start, start + size) for start in range(0, images, size))
 
 
 def listed(images: Tensor, most: int = 5) -> str:
     """Which images, in words: "images 3, 8, 12, …"."""
     indices = images.nonzero().flatten().tolist()
-    shown = ", ".join(map(str, indices[:most]))
-    return f"image{'s' if len(indices) > 1 else ''} {shown}{', …' if len(indices) > most else ''}"
+    first = ", ".join(map(str, indices[:most]))
+    return f"image{'s' if len(indices) > 1 else ''} {first}{', …' if len(indices) > most else ''}"

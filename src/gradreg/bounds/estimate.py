@@ -6,7 +6,7 @@ Random perturbations do not find the worst one, so the paper's ω is too small, 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,10 @@ from gradreg.bounds.data import Data, Scores, batches, check, gather, listed, ma
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.extremes import ExtremeValue, FitMethod, block_maxima, extreme_value
 from gradreg.bounds.regularity import Regularity
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_integer, check_numbers, check_switch
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import DataError
 from gradreg.fingerprints import image_keys
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
@@ -69,10 +71,13 @@ def estimate_regularity(
     `progress` is called with the images done and their number.
     """
     search = _Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
+    fitting = _Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
+    limit = None if limit is None else check_integer("limit", limit, least=1)
+    batch_size, seed = check_integer("batch_size", batch_size, least=1), search.seed
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), margin_loss(scores, topk)
-    radii = _grid(eps, geometry)
+    radii, clip = _grid(eps, geometry), check_switch("clip", clip)
     x, y = gather(data, None if method == "local" else limit)
-    classes = check(classifier, x, y)
+    classes, y = check(classifier, x, y)
     keys = image_keys(x)
     if method != "local":
         labels = len(set(y.tolist()))
@@ -81,7 +86,7 @@ def estimate_regularity(
                 f"The calibration images have only {labels} of the model's {classes} labels, so they do not represent "
                 "the data: shuffle the loader."
             )
-        block_maxima(np.zeros(len(x)), block_size)  # refuses too few images before the work is done
+        block_maxima(np.zeros(len(x)), fitting.block_size)  # refuses too few images before the work is done
     gradient = _gradient_norms(classifier, loss, geometry, x, y, batch_size)
     _refuse(gradient == 0, "have a gradient of exactly zero")
     _refuse(~gradient.isfinite(), "have a gradient that is not finite")
@@ -102,7 +107,6 @@ def estimate_regularity(
     common = _Common(geometry.name, method, radii, scores, topk, seed, keys)
     if method == "local":
         return common.regularity(steepest, errors)
-    fitting = _Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
     return _globally(common, fitting, errors, steepest, float(gradient.max()))
 
 
@@ -111,27 +115,16 @@ class _Search:
     """How to search around images."""
 
     method: Method
-    samples: int
-    steps: int
-    restarts: int
-    rivals: int
-    slack: float
-    lipschitz_steps: int
-    seed: int
+    samples: Count
+    steps: Count
+    restarts: Count
+    rivals: Natural
+    slack: NotNegative
+    lipschitz_steps: Natural
+    seed: Natural
 
     def __post_init__(self) -> None:
-        if self.method not in ("paper", "ascent", "local"):
-            raise ConfigError(f"method must be 'paper', 'ascent' or 'local'; got {self.method!r}.")
-        if min(self.samples, self.steps, self.restarts) < 1 or min(self.rivals, self.lipschitz_steps) < 0:
-            raise ConfigError(
-                "samples, steps and restarts must be at least 1, rivals and lipschitz_steps at least 0; got "
-                f"samples={self.samples}, steps={self.steps}, restarts={self.restarts}, rivals={self.rivals}, "
-                f"lipschitz_steps={self.lipschitz_steps}."
-            )
-        if not 0 <= self.slack < float("inf"):
-            raise ConfigError(
-                f"slack must be a finite fraction ≥ 0; got {self.slack}. The search goes up to (1 + slack)ε."
-            )
+        check_fields(self)
 
     def run(self, around: Surroundings, radii: Tensor, keys: list[int]) -> tuple[Tensor, Tensor]:
         """Per image, the largest first-order error within each radius and the largest ‖∇ℓ‖_*."""
@@ -174,10 +167,13 @@ class _Common:
 class _Fitting:
     """How block maxima become an upper quantile."""
 
-    block_size: int
-    p: float
+    block_size: Count
+    p: Annotated[float, Range(above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")]
     method: FitMethod
-    seed: int
+    seed: Natural
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def fit(self, values: Tensor) -> ExtremeValue:
         """The quantile of block maxima of one value per image, at least the largest of all values."""
@@ -240,7 +236,4 @@ def _refuse(wrong: Tensor, what: str) -> None:
 def _grid(eps: Iterable[float] | None, geometry: Threat) -> Tensor:
     if eps is None:
         return torch.linspace(0, geometry.reach, _GRID + 1, dtype=torch.float64)[1:]
-    radii = _double([float(radius) for radius in eps])
-    if len(radii) == 0 or float(radii[0]) <= 0 or not bool((radii.diff() > 0).all()):
-        raise ConfigError(f"eps must be radii > 0 in ascending order; got {radii.tolist()}.")
-    return radii
+    return _double(list(check_numbers("eps", eps, ascending=True, above=0)))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradreg.bounds.errors import BoundsError
+from gradreg.checks.scalars import check_choice, check_integer, check_number, shown
 from gradreg.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -33,6 +34,7 @@ class GEV:
 
     def quantile(self, p: float) -> Floats:
         """The value exceeded with probability p: μ + σ((−log(1 − p))^(−ξ) − 1)/ξ, and its limit at ξ = 0."""
+        p = check_number("p", p, above=0, below=1)
         return self.location + self.scale * _standard_quantile(self.shape, np.array(-np.log1p(-p)))
 
 
@@ -66,13 +68,11 @@ def extreme_value(
     seed: int = 0,
 ) -> ExtremeValue:
     """The value that the maximum of a block exceeds with probability p; never below the largest one seen."""
-    if not 0 < p < 1:
-        raise ConfigError(
-            f"p, the probability of exceeding the estimate, must lie between 0 and 1 (0.001 is usual); got {p}."
-        )
-    if method not in ("lmoments", "mle"):
-        raise ConfigError(f"The GEV fit must be 'lmoments' or 'mle'; got {method!r}.")
-    maxima = np.asarray(maxima, dtype=np.float64)
+    p = check_number("p", p, above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")
+    check_choice("method", method, ("lmoments", "mle"))
+    block_size, seed = check_integer("block_size", block_size, least=1), check_integer("seed", seed, least=0)
+    bootstrap = check_integer("bootstrap", bootstrap, least=1)
+    maxima = _floats("maxima", maxima, nan=True)
     if maxima.ndim != 1 or len(maxima) < 3:
         raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {maxima.size}. Use more blocks.")
     largest, spread = float(maxima.max()), float(np.ptp(maxima)) if np.isfinite(maxima).all() else np.inf
@@ -109,7 +109,10 @@ def fit_lmoments(maxima: Floats) -> GEV:
     """L-moment fits of all rows of (…, n) at once, in closed form (Hosking, Wallis & Wood 1985); needs ξ < 1."""
     from scipy.special import gammaln
 
-    n = maxima.shape[-1]
+    maxima = _floats("maxima", maxima)
+    n = maxima.shape[-1] if maxima.ndim else 0
+    if n < 3:
+        raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {n}. Use more blocks.")
     rank = np.arange(n)
     # Probability-weighted moments b0, b1, b2 as one product with the order statistics.
     weights = np.stack([np.ones(n), rank / (n - 1), rank * (rank - 1) / ((n - 1) * (n - 2))], axis=-1) / n
@@ -126,16 +129,28 @@ def fit_lmoments(maxima: Floats) -> GEV:
 
 def block_maxima(values: Floats, block_size: int) -> Floats:
     """Maxima over consecutive blocks of the last axis; what does not fill a block is left out."""
-    images = values.shape[-1]
-    blocks = images // block_size if block_size > 0 else 0
+    values, block_size = _floats("values", values), check_integer("block_size", block_size, least=1)
+    images = values.shape[-1] if values.ndim else 0
+    blocks = images // block_size
     if blocks < MIN_BLOCKS:
         raise BoundsError(
             f"{images} images make {blocks} blocks of {block_size}, too few for an extreme value fit: pass at least "
-            f"{MIN_BLOCKS * max(block_size, 1)} images, or block_size={max(images // MIN_BLOCKS, 1)}."
+            f"{MIN_BLOCKS * block_size} images, or block_size={max(images // MIN_BLOCKS, 1)}."
         )
     used = values[..., : blocks * block_size]
     maxima: Floats = used.reshape(*values.shape[:-1], blocks, block_size).max(axis=-1)
     return maxima
+
+
+def _floats(name: str, values: Floats, *, nan: bool = False) -> Floats:
+    """`values` as an array of floats; NaN is refused unless it is flagged where it is used."""
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or (np.isnan(found).any() and not nan):
+        raise ConfigError(f"{name} must be an array of numbers, none of them NaN; got {shown(values)}.")
+    return found
 
 
 def _fit_mle(standard: Floats, start: GEV) -> GEV | None:

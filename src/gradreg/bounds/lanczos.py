@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError
+from gradreg.checks.scalars import check_integer, check_number, shown
+from gradreg.checks.tensors import check_batch
+from gradreg.errors import DataError
 
 _BREAKDOWN = 1e-6  # of the matrix's size: what is left of a vector then is rounding
 _CHECK_EVERY = 4  # the small eigenproblems cost more than a product otherwise
@@ -32,8 +34,9 @@ def largest_eigenvalue(
     in size, or when its Krylov space is exhausted, as for a zero matrix; the Ritz value is then exact if the start
     meets the leading eigenspace, as a random one does. Without reorthogonalisation eigenvalues come back as ghosts.
     """
-    if steps < 1 or not tolerance > 0:
-        raise ConfigError(f"steps must be at least 1 and tolerance above 0; got steps={steps}, tolerance={tolerance}.")
+    steps, tolerance = check_integer("steps", steps, least=1), check_number("tolerance", tolerance, above=0)
+    if check_batch(start, "start").ndim != 2:
+        raise DataError(f"start must be of shape (matrices, size); got {shown(start)}.")
     matrices, size = start.shape
     steps = min(steps, size)
     basis = start.new_zeros(matrices, steps, size)

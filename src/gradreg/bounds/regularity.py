@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import Scores
+from gradreg.checks.scalars import check_number
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, ThreatName
 from gradreg.storage import Facts, read, write
@@ -79,7 +80,8 @@ class Regularity:
 
     def omega_at(self, eps: float) -> Tensor:
         """ω(ε) at the next radius of the grid, so never too small; NaN beyond its end."""
-        if eps <= 0:
+        eps = check_number("eps", eps, least=0)
+        if eps == 0:
             return torch.zeros_like(self.lipschitz)
         index = int(torch.searchsorted(self.eps, eps * (1 - 1e-6)))
         return self.omega[..., index] if index < len(self.eps) else torch.full_like(self.lipschitz, torch.nan)

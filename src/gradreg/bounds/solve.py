@@ -4,7 +4,7 @@ They would be bounds if L and ω were known. They are estimates, so these are he
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from torch import Tensor
 from gradreg.bounds.data import batches, check, margin_loss
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.regularity import Regularity
+from gradreg.checks.scalars import check_choice, check_integer, shown
+from gradreg.checks.tensors import check_column
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys
@@ -79,10 +81,12 @@ def bounds(
     Between the radii of its grid ω is taken as at the next one: `envelope="step"`, never too small. "linear"
     interpolates, which is closer, and too small where ω is concave.
     """
-    if envelope not in ("step", "linear"):
-        raise ConfigError(f"envelope must be 'step' or 'linear'; got {envelope!r}.")
+    check_choice("envelope", envelope, get_args(_Envelope))
+    batch_size = check_integer("batch_size", batch_size, least=1)
+    if not isinstance(regularity, Regularity):
+        raise ConfigError(f"regularity must be a Regularity, of estimate_regularity; got {shown(regularity)}.")
     classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
-    check(classifier, x, y)
+    _, y = check(classifier, x, y)
     flags = (*regularity.flags, *_compare_images(x, regularity))
     loss = margin_loss(regularity.scores, regularity.topk)
     values, norms = [], []
@@ -126,6 +130,12 @@ def largest_radius(
     h falls, so there is one root. Its interval is the first at whose right end h is negative; within it h is linear,
     and the root divides it as h divides: nothing is divided by a gradient, which may be zero.
     """
+    check_choice("envelope", envelope, get_args(_Envelope))
+    grad_norm = check_column("grad_norm", grad_norm, len(check_column("gap", gap)))
+    if not isinstance(omega, Tensor) or omega.shape not in ((len(check_column("eps", eps)),), (len(gap), len(eps))):
+        raise DataError(
+            f"omega must have one entry per radius, {len(eps)}, or a row of them per image; got {shown(omega)}."
+        )
     zero = eps.new_zeros(1)
     left_end = torch.cat([zero, eps[:-1]])
     omega = omega.expand(len(gap), len(eps))

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from gradreg.bounds.data import check
 from gradreg.calling.answers import read
+from gradreg.checks.scalars import check_choice, check_integer, check_number
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import Threat, ThreatName
@@ -37,15 +39,14 @@ def sound_radius(
     The ball is not cut off at the box of pixel values, so the radius also holds for images outside of it. The model is
     traced as a copy and stays as it was.
     """
-    if method not in ("CROWN", "CROWN-IBP", "IBP"):
-        raise ConfigError(f"method must be 'CROWN', 'CROWN-IBP' or 'IBP'; got {method!r}.")
-    if not largest > 0 or halvings < 1:
-        raise ConfigError(f"largest must be > 0 and halvings ≥ 1; got largest={largest}, halvings={halvings}.")
-    geometry, classifier = threat_named(threat), Classifier.of(model)
+    check_choice("method", method, ("CROWN", "CROWN-IBP", "IBP"))
+    largest, halvings = check_number("largest", largest, above=0), check_integer("halvings", halvings, least=1)
+    geometry, classifier, x = threat_named(threat), Classifier.of(model), check_batch(x)
+    y = check_labels(y, len(x))
     lirpa = _auto_lirpa()
     if not isinstance(classifier.model, nn.Module):
         raise ModelError("auto_LiRPA traces an nn.Module and cannot see into a bare function: pass the module.")
-    classes = check(classifier, x, y)
+    classes, _ = check(classifier, x, y)
     try:
         bounded = lirpa.BoundedModule(_Traced(classifier), torch.zeros_like(x[:1]), device=str(x.device))
     except NotImplementedError as error:

@@ -1,12 +1,13 @@
 """Does a bound hold? Comparison with the distances of adversarial images that attacks found."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from gradreg.errors import ConfigError, DataError
+from gradreg.checks.scalars import check_choice
+from gradreg.checks.tensors import check_column
 
 Kind = Literal["heuristic", "probabilistic", "sound"]
 
@@ -32,15 +33,9 @@ class Violations:
 
 def violations(bound: Tensor, distance: Tensor, *, kind: Kind = "heuristic") -> Violations:
     """Compare per-image radii with per-image attack distances (0: misclassified, inf: none found)."""
-    if kind not in ("heuristic", "probabilistic", "sound"):
-        raise ConfigError(f"kind must be 'heuristic', 'probabilistic' or 'sound'; got {kind!r}.")
-    if bound.shape != distance.shape or bound.ndim != 1:
-        raise DataError(
-            f"There must be one bound and one distance per image; got shapes {tuple(bound.shape)} and "
-            f"{tuple(distance.shape)}."
-        )
-    if bool(bound.isnan().any()) or bool(distance.isnan().any()) or bool((bound < 0).any()):
-        raise DataError("Bounds and distances must be ≥ 0; got some that are negative or NaN.")
+    check_choice("kind", kind, get_args(Kind))
+    bound = check_column("bound", bound, least=0)
+    distance = check_column("distance", distance, len(bound), least=0)
     bound, distance = bound.double(), distance.to(bound.device).double()
     correct, broken = distance > 0, (distance > 0) & distance.isfinite()
     ratio = bound[broken] / distance[broken]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_number, shown
-from gradreg.errors import ConfigError, DataError, GradregError
+from gradreg.errors import ConfigError, DataError
 
 
 def check_batch(x: Any, name: str = "x") -> Tensor:
@@ -55,12 +55,15 @@ def check_per_image(name: str, value: Any, images: int, **limits: Any) -> float 
     return value
 
 
-def check_column(name: str, value: Any, images: int | None = None, error: type[GradregError] = DataError) -> Tensor:
-    """A tensor of numbers, one per image."""
+def check_column(name: str, value: Any, images: int | None = None, *, least: float | None = None) -> Tensor:
+    """A tensor of numbers, one per image, none of them NaN or below `least`; infinite ones are allowed."""
     if not isinstance(value, Tensor) or value.ndim != 1 or value.is_complex() or value.dtype == torch.bool:
-        raise error(f"{name} must be a tensor with one number per image; got {shown(value)}.")
+        raise DataError(f"{name} must be a tensor with one number per image; got {shown(value)}.")
     if images is not None and len(value) != images:
-        raise error(f"{name} must have one entry per image, {images}; got {len(value)}.")
+        raise DataError(f"{name} must have one entry per image, {images}; got {len(value)}.")
+    if bool(value.isnan().any()) or (least is not None and bool((value < least).any())):
+        limit = "no NaN" if least is None else f"numbers of at least {least:g}"
+        raise DataError(f"{name} must hold {limit}; got some that are negative or NaN.")
     return value
 
 
