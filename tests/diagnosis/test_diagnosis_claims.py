@@ -139,3 +139,16 @@ def test_claims_are_left_out_where_nothing_can_be_compared(halves: tuple[Halves,
     model, x, y = halves
     flags = diagnose(model, 255 * x, y, threat="l2", sound=torch.zeros(24))
     assert any(flag.evidence["tests"] == "sound" for flag in flags if flag.code == "left-out")
+
+
+def test_a_bound_is_not_violated_where_no_image_is_right_or_none_was_broken(
+    halves: tuple[Halves, Tensor, Tensor],
+) -> None:
+    model, x, y = halves
+    bound = bounds(model, x, y, estimate_regularity(model, (x, y), "l2", method="local"))
+    flag = the(diagnose(model, x, 1 - model(x).argmax(1), threat="l2", eps=EPS, bound=bound), "bound-violated")
+    assert (flag.severity, flag.finding) == ("info", "No images are classified correctly, so no bound can be violated.")
+    right = model(x).argmax(1)
+    nothing = replace(attack(model, x, right, attacks="quick"), distance=torch.full((24,), torch.inf))
+    flag = the(diagnose(model, x, right, threat="l2", eps=EPS, bound=bound, attack_result=nothing), "bound-violated")
+    assert (flag.severity, flag.finding) == ("info", "No images were broken, so no bound can be violated.")

@@ -142,8 +142,8 @@ def test_progress_rises_to_the_total(name: str) -> None:
         ({"images": 0}, ConfigError, "images must be at least 1; got 0"),
         ({"threat": "l7"}, ConfigError, "threat must be one of .*; got 'l7'"),
         ({"topk": 10}, ConfigError, "topk must be from 1 to 9 .*; got 10"),
-        ({"y": torch.full((8,), 10)}, DataError, "Labels must lie between 0 and 9, the model's classes; got 10 to 10"),
-        ({"y": torch.zeros(7, dtype=torch.int64)}, DataError, "y must be 8 integer labels; got"),
+        ({"y": torch.full((8,), 10)}, DataError, "y must hold labels from 0 to 9, the model's classes; got 10 to 10"),
+        ({"y": torch.zeros(7, dtype=torch.int64)}, DataError, "y must hold 8 integer labels; got"),
         (
             {"x": torch.zeros(8, 1, 28, 28, dtype=torch.uint8)},
             DataError,

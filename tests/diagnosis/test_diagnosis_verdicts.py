@@ -134,6 +134,22 @@ def test_a_model_that_overflows_near_an_image_stops_the_attack() -> None:
     assert "not finite" in the(flags, "attack-stopped").finding
 
 
+def test_a_claim_about_a_model_that_overflows_around_every_image_is_left_out() -> None:
+    x, y = some_digits()
+    model = Masked(perceptron(), before=_off_the_grid)
+    flags = diagnose(model, x, y, eps=RADIUS, sound=torch.zeros(len(x)))
+    assert raised(flags)["attack-stopped"] == "error"
+    left_out = [str(flag.evidence["tests"]) for flag in flags if flag.code == "left-out"]
+    assert left_out[-1] == "certificate-contradicted"
+
+
+def _off_the_grid(points: Tensor) -> Tensor:
+    """Not a number unless every pixel is a byte."""
+    levels = 255 * points.flatten(1)
+    off = (levels - levels.round()).abs().amax(1) > 0.01
+    return torch.where(off.view(-1, 1, 1, 1), torch.nan, points)
+
+
 def _cliff(points: Tensor, x: Tensor) -> Tensor:
     """Not a number where the mean pixel is far from that of all of the images."""
     far = points.flatten(1).mean(1) > float(x.flatten(1).mean(1).max()) + 0.01

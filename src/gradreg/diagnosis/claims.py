@@ -8,6 +8,8 @@ from torch import Tensor
 
 from gradreg.attacks import AttackResult, attack
 from gradreg.bounds import Bound, violations
+from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_column
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.flags import PROVEN_BUG, Flag, graded, make
 from gradreg.errors import ConfigError, DataError
@@ -35,6 +37,9 @@ class Claims:
     def check(self, images: int, threat: str, topk: int) -> None:
         """Refuse claims about other images, another threat or another top-k."""
         result, sound, bound = self.attack_result, self.sound, self.bound
+        for name, claim, kind in (("attack_result", result, AttackResult), ("bound", bound, Bound)):
+            if claim is not None and not isinstance(claim, kind):
+                raise ConfigError(f"{name} must be of type {kind.__name__}; got {shown(claim)}.")
         if result is not None and (result.threat, result.topk) != (threat, topk):
             raise ConfigError(
                 f"attack_result must be for {threat}, top-{topk}, like the diagnosis; got {result.threat}, "
@@ -44,14 +49,12 @@ class Claims:
             raise ConfigError(f"bound must be for {threat}, like the diagnosis; got {bound.threat}.")
         counts = {
             "attack_result": None if result is None else len(result),
-            "sound": None if sound is None else len(sound),
+            "sound": None if sound is None else len(check_column("sound", sound, least=0)),
             "bound": None if bound is None else len(bound.lipschitz),
         }
         for name, count in counts.items():
             if count is not None and count != images:
                 raise DataError(f"{name} must have one entry per image of x, {images}; got {count}.")
-        if sound is not None and (sound.ndim != 1 or bool(sound.isnan().any()) or bool((sound < 0).any())):
-            raise DataError("sound must have one radius ≥ 0 per image; got a negative one, NaN or another shape.")
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,9 @@ def bound_violated(found: Comparison) -> Flag:
     """The larger of the two heuristic bounds, against the distances that the attack found."""
     assert found.claims.bound is not None
     seen = violations(found.claims.bound.best, found.distance)
+    if seen.n == seen.unbroken:
+        said = "were broken" if seen.n else "are classified correctly"
+        return make("bound-violated", "info", f"No images {said}, so no bound can be violated.", value=0, n=seen.n)
     finding = (
         f"Of {seen.n} correctly classified images, {seen.rate:.1%} have an adversarial image nearer than the "
         f"heuristic bound (worst ratio {seen.worst_ratio:.3g})."

@@ -13,6 +13,8 @@ from gradreg.attacks import AttackResult
 from gradreg.attacks.run import Progress
 from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
+from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_batch, check_classes, check_labels
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.diagnosis import usage
@@ -22,7 +24,7 @@ from gradreg.diagnosis.contests import Contest
 from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.diagnosis.options import DiagnosisOptions
 from gradreg.diagnosis.registry import Test, at_stage
-from gradreg.errors import DataError, ModelError
+from gradreg.errors import ConfigError, ModelError
 from gradreg.penalty.passes import Model, RandomState
 from gradreg.smoothing import Certificates
 
@@ -53,10 +55,11 @@ def diagnose(
     """
     chosen = options_of(DiagnosisOptions, options, keywords)
     norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
-    _check(x, y)
+    x, y = check_batch(x).detach(), check_labels(y, len(x))
     claims = Claims(attack_result, sound, bound)
     claims.check(len(x), norm.name, topk)
-    x, y = x.detach(), y.long()
+    if certificates is not None and not isinstance(certificates, Certificates):
+        raise ConfigError(f"certificates must be what certify returns; got {shown(certificates)}.")
     tally = _Tally(progress)
     # A randomised model draws from the global stream, which is put back afterwards.
     with RandomState.now(x.device).replayed(), usage.eval_mode(classifier) as in_train_mode:
@@ -70,7 +73,7 @@ def diagnose(
             in_train_mode=in_train_mode,
         )
         first = build(classifier, x[: chosen.images], y[: chosen.images])
-        _check_labels(y, first.logits.shape[1])
+        check_classes(y, first.logits.shape[1])
         _run(first, partial(build, x=x, y=y), claims, tally)
     if certificates is not None:
         tally.add(smoothed_certificates(certificates))
@@ -103,6 +106,12 @@ class _Tally:
         names = [*(test.code for test in tests if test.code not in made), *claims]
         if names:
             self.add(left_out(names, reason))
+
+    def stop(self, error: ModelError, tests: Iterable[Test]) -> None:
+        """Say, once, that an attack had to stop, and which tests therefore were not made."""
+        if not self.failed("attack-stopped"):
+            self.add(make("attack-stopped", "error", f"An attack had to stop: {error}"))
+        self.leave_out(tests, "since an attack had to stop")
 
     def failed(self, code: str) -> bool:
         return any(flag.code == code and flag.severity == "error" for flag in self.flags)
@@ -138,7 +147,12 @@ def _run(case: Case, on_all: Callable[[Classifier], Case], claims: Claims, tally
         tally.leave_out((), trouble, claims.names)
     elif claims.names:
         chosen = [test for test in at_stage("claim") if set(test.needs) <= set(claims.names)]
-        tally.make(chosen, Comparison.of(on_all(face), claims, broken))
+        try:
+            found = Comparison.of(on_all(face), claims, broken)
+        except ModelError as error:
+            tally.stop(error, chosen)
+            return
+        tally.make(chosen, found)
 
 
 def _attack(case: Case, trouble: str, tally: _Tally) -> Tensor:
@@ -159,21 +173,7 @@ def _attack(case: Case, trouble: str, tally: _Tally) -> Tensor:
     try:
         tally.make(contests, contest)
     except ModelError as error:
-        tally.add(make("attack-stopped", "error", f"An attack had to stop: {error}"))
-        tally.leave_out(contests, "since an attack had to stop")
+        tally.stop(error, contests)
         return broken
     tally.leave_out(_MADE, f"since these attacks have no {case.threat.name} form here")
     return broken.masked_scatter(correct, contest.broken)
-
-
-def _check(x: Tensor, y: Tensor) -> None:
-    if x.ndim < 2 or not x.is_floating_point() or len(x) == 0:
-        raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
-    if y.shape != (len(x),) or y.is_floating_point():
-        raise DataError(f"y must be {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
-
-
-def _check_labels(y: Tensor, classes: int) -> None:
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= classes:
-        raise DataError(f"Labels must lie between 0 and {classes - 1}, the model's classes; got {low} to {high}.")

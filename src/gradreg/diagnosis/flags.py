@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 from typing import Literal, get_args
 
+from gradreg.checks.scalars import shown
 from gradreg.diagnosis.registry import TESTS
 from gradreg.errors import DataError
 
@@ -66,7 +67,7 @@ class Verdict:
 
 def verdict(flags: Iterable[Flag]) -> Verdict:
     """ "broken" if there is an error, "suspicious" if there is a warning."""
-    flags = list(flags)
+    flags = _flags(flags)
     if is_proven_bug(flags):
         return Verdict("broken", next(flag.finding for flag in flags if _proves(flag)))
     words: tuple[tuple[Severity, _Word], ...] = (("error", "broken"), ("warning", "suspicious"))
@@ -81,7 +82,14 @@ def verdict(flags: Iterable[Flag]) -> Verdict:
 
 def is_proven_bug(flags: Iterable[Flag]) -> bool:
     """Whether a verified adversarial image lies within a radius proved for this classifier: a bug for certain."""
-    return any(_proves(flag) for flag in flags)
+    return any(_proves(flag) for flag in _flags(flags))
+
+
+def _flags(given: Iterable[Flag]) -> list[Flag]:
+    found = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(flag, Flag) for flag in found):
+        raise DataError(f"flags must be a list of Flags, as diagnose returns it; got {shown(given)}.")
+    return found
 
 
 def graded(
