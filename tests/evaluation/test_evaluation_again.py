@@ -56,13 +56,13 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_with_every_option(digits: Path, tmp_path: Path) -> None:
     options = [
         "--threat",
-        "linf,l2",
+        "l2",
         "--topk",
         "3",
         "--regularity",
         "paper",
         "--calibration-images",
-        "200",
+        "160",
         "--seed",
         "4",
     ]
@@ -70,7 +70,7 @@ def test_a_run_with_every_option(digits: Path, tmp_path: Path) -> None:
     found = repeats([str(digits), *QUICK, *options, *smoothing], tmp_path)
     assert found.settings.options["radii"] == "0.1,1/3"
     assert found.threats["l2"].bounded is not None
-    assert found.threats["l2"].bounded.calibration_images == 80
+    assert found.threats["l2"].bounded.calibration_images == 160
 
 
 def test_a_weights_file(tmp_path: Path) -> None:
