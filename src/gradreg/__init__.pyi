@@ -31,6 +31,7 @@ from .errors import DataError as DataError
 from .errors import GradregError as GradregError
 from .errors import ModelError as ModelError
 from .errors import PrecisionError as PrecisionError
+from .errors import TrustError as TrustError
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
 from .inspection import Inspection as Inspection

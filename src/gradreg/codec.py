@@ -35,12 +35,12 @@ def join(hint: Any, plain: Any, tensors: Mapping[str, Tensor], at: str = "") -> 
         return _one_of(parts, plain, tensors, at)
     if isinstance(hint, type) and is_dataclass(hint):
         return _record(hint, plain, tensors, at)
-    if origin is tuple:
+    if origin in (tuple, list):
         items = _checked(plain, list, "a list", at)
-        each = [parts[0]] * len(items) if parts[-1] is Ellipsis else parts
+        each = [parts[0]] * len(items) if origin is list or parts[-1] is Ellipsis else parts
         if len(each) != len(items):
             raise _unfit(at, f"a list of {len(each)}", items)
-        return tuple(
+        return origin(
             join(part, item, tensors, _path(at, row)) for row, (part, item) in enumerate(zip(each, items, strict=True))
         )
     if origin is not None and _is_mapping(origin):

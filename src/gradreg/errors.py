@@ -28,6 +28,10 @@ class RunError(GradregError):
     """A run directory that exists already, is missing, damaged or cannot be written to."""
 
 
+class TrustError(GradregError):
+    """A file that names code to import, which the caller does not trust."""
+
+
 class TrainingFailed(GradregError):  # noqa: N818
     """Training that failed in a known way: the message says how, where and what helps."""
 

@@ -106,7 +106,7 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
 
 def checksum(content: Any) -> str:
     """The checksum of a JSON value, whatever the order of its keys and the spaces between them."""
-    return blake2b(json.dumps(content, sort_keys=True, allow_nan=False).encode(), digest_size=32).hexdigest()
+    return blake2b(json.dumps(content, sort_keys=True, default=str).encode(), digest_size=32).hexdigest()
 
 
 def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:

@@ -163,8 +163,16 @@ BAD: dict[str, tuple[Callable[[Path], str], dict[str, Any], str]] = {
     ),
     "unknown data": (weights, {"architecture": "small", "data": "minst"}, "There is no data set 'minst'"),
     "unknown network": (weights, {"architecture": "smal", **MNIST}, "did you mean 'small'"),
-    "wrong weights": (weights, {"architecture": "small", **MNIST}, "does not fit small: it lacks"),
-    "other shapes": (of_another_shape, {"architecture": "small", **MNIST}, "must have the shapes of small; got"),
+    "wrong weights": (
+        weights,
+        {"architecture": "small", **MNIST},
+        "does not fit: it lacks .* check --architecture small",
+    ),
+    "other shapes": (
+        of_another_shape,
+        {"architecture": "small", **MNIST},
+        r"must be float32 of shape \(.*; got float32 of",
+    ),
     "damaged": (cut, {"architecture": "small", **MNIST}, "cannot be read as safetensors"),
     "module": (lambda f: "no_such_module:net", MNIST, "'no_such_module' was found neither"),
 }

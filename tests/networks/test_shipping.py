@@ -21,6 +21,7 @@ from gradreg.report.cards.figures import Remarks, entries, figures
 from gradreg.report.cards.shipping import _portable, ship
 from gradreg.runs import load
 from gradreg.runs.checkpoints import read
+from gradreg.runs.directory import RunDirectory
 from gradreg.runs.networks import FILES
 from handmade import confirmation, confirmed, handmade
 from tiny_networks import IMAGES, logits, tiny_evaluation, tiny_run
@@ -182,7 +183,11 @@ def test_an_evaluation_of_other_weights_is_refused(run: Path, evaluation: Path, 
     # The same recipe and other weights: by the fingerprint, and without it by the answers.
     retouched = tmp_path / "retouched"
     shutil.copytree(run, retouched, ignore=shutil.ignore_patterns("evaluation"))
+    refused_as_it_is = "best.safetensors was trained by another recipe than config.toml beside it"
     shutil.copy(other / "best.safetensors", retouched)
+    refused(refused_as_it_is, retouched, evaluation, tmp_path / "shelf")
+    found = RunDirectory(other).weights("best")
+    RunDirectory(retouched).save_weights("best", found.tensors, found.numbers["metrics"])
     sentence = "is not an evaluation of the best weights of"
     refused(sentence, retouched, evaluation, tmp_path / "shelf")
     load_evaluation(evaluation).save(tmp_path / "bare")

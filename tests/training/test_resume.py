@@ -16,6 +16,7 @@ from tiny import Plain, digits, in_a_process, network, run_or_continue, same_wei
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradreg.errors import ConfigError, Interrupted, RunError
+from gradreg.runs.checkpoints import State, read, write
 from gradreg.runs.directory import RunDirectory
 from gradreg.training.step import Learner
 
@@ -212,6 +213,11 @@ def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
     lines = recipe.read_text().splitlines(keepends=True)
     assert "deterministic = false\n" in lines
     recipe.write_text("".join(line for line in lines if not line.startswith("deterministic")))
+    with pytest.raises(RunError, match=r"state-000000005\.safetensors is damaged: It is a checkpoint of another run"):
+        tiny_fit(tmp_path / "run", epochs=1, resume=True)
+    for path in (tmp_path / "run").glob("*.safetensors"):
+        state = read(path)
+        write(path, State(state.tensors, {name: value for name, value in state.numbers.items() if name != "of"}))
     tiny_fit(tmp_path / "run", epochs=1, resume=True)
     with pytest.raises(ConfigError, match=r"deterministic must be False to resume .*; got True"):
         tiny_fit(tmp_path / "run", epochs=1, deterministic=True, resume=True)

@@ -17,6 +17,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from gradreg.config.fractions import fraction
 from gradreg.data.source import choices
+from gradreg.runs.trust import EVERYTHING, are_packages
 
 T = TypeVar("T")
 
@@ -27,8 +28,14 @@ _MODEL = (
     "package.module:function."
 )
 
+_TRUST = (
+    "Import code that the run or recipe names: all of it, or that of one package, as in --trust my_package. Only for "
+    "files of people that you trust."
+)
+
 DataDir = Annotated[Path | None, tyro.conf.arg(help=_DATA_DIR)]
 ModelName = Annotated[str, tyro.conf.arg(help=_MODEL)]
+TrustOption = Annotated[str | None, tyro.conf.arg(help=_TRUST, metavar="[PACKAGE]")]
 Inline = tyro.conf.arg(name="")
 """Marks a group of options whose names carry no prefix."""
 
@@ -38,7 +45,8 @@ _PLAIN = (str, int, float, bool, Path, NoneType)
 
 def parse(command: type[T], prog: str, arguments: list[str] | None) -> T:
     """The command with its arguments."""
-    return tyro.cli(command, prog=prog, args=arguments, registry=_REGISTRY)
+    given = None if arguments is None else _with_trust(arguments)
+    return tyro.cli(command, prog=prog, args=given, registry=_REGISTRY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,7 @@ class ModelArguments:
     """The side of the square images of a folder; default: the run's own, or 224."""
     device: str = "auto"
     data_dir: DataDir = None
+    trust: TrustOption = None
 
     @contextmanager
     def opened(self, model: str) -> Iterator[Any]:
@@ -61,7 +70,7 @@ class ModelArguments:
         from gradreg.runs.opening import open_model_on
 
         named = self.device, model, self.data, self.data_dir, self.architecture, self.set, self.size
-        with open_model_on(*named) as (opened, device):
+        with open_model_on(*named, trust=self.trust or False) as (opened, device):
             yield replace(opened, subject=replace(opened.subject, arguments=self.written)), device
 
     @property
@@ -70,6 +79,15 @@ class ModelArguments:
         given = {"--data": [self.data], "--architecture": [self.architecture], "--set": self.set, "--size": [self.size]}
         pairs = [(flag, str(value)) for flag, values in given.items() for value in values if value is not None]
         return tuple(word for pair in pairs for word in pair)
+
+
+def _with_trust(arguments: list[str]) -> list[str]:
+    """`--trust` with no package after it means whatever a file names."""
+    following = [*arguments, ""][1:]
+    return [
+        f"--trust={EVERYTHING}" if word == "--trust" and not are_packages(after) else word
+        for word, after in zip(arguments, following, strict=True)
+    ]
 
 
 def say(console: Console, sentence: str) -> None:

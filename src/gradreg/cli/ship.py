@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from gradreg.cli.arguments import Inline
+from gradreg.cli.arguments import Inline, TrustOption
 from gradreg.report.cards.figures import Remarks
 from gradreg.report.cards.shipping import ship
 
@@ -29,6 +29,7 @@ class Ship:
     """Overwrite a shipped network of that name."""
     data_dir: Path | None = None
     """Where data sets are stored; they are only read if the evaluation's .state was deleted."""
+    trust: TrustOption = None
 
     def run(self) -> None:
         made = ship(
@@ -39,5 +40,6 @@ class Ship:
             replace=self.replace,
             remarks=self.remarks,
             data_dir=self.data_dir,
+            trust=self.trust or False,
         )
         sys.stdout.write(f"{self.name} is in {made}.\n")

@@ -8,12 +8,11 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from gradreg.cli.arguments import DataDir, say
-from gradreg.config import tables, toml
+from gradreg.cli.arguments import DataDir, TrustOption, say
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.processes import speaks
 from gradreg.runs import recipes
-from gradreg.runs.directory import RunDirectory
+from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.settings import Config
 from gradreg.training.fitting import Fitted, train
 
@@ -34,6 +33,7 @@ class Train:
     resume: bool = False
     """Continue the run in the directory, from its newest checkpoint."""
     data_dir: DataDir = None
+    trust: TrustOption = None
 
     def run(self, console: Console | None = None) -> None:
         console, config = console or Console(), self._config()
@@ -48,10 +48,11 @@ class Train:
 
     def _config(self) -> Config:
         if self.recipe is not None:
-            return recipes.config(self.recipe, self.set)
+            return recipes.config(self.recipe, self.set, trust=self.trust or False)
         if not self.resume:
             raise ConfigError("Expected a recipe: `gradreg recipes` lists them. Only --resume can do without.")
-        return tables.build(Config, toml.override(RunDirectory(self.run_dir).config(), self.set))
+        run = RunDirectory(self.run_dir)
+        return recipes.settled(run.config(), self.set, str(run.folder / CONFIG), self.trust or False)
 
 
 def _summary(fitted: Fitted) -> str:

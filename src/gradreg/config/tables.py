@@ -5,6 +5,7 @@ the closest known one. A field whose metadata names `kinds` holds one of several
 says which, and the name alone stands for that kind with its defaults.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
@@ -90,7 +91,7 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
         raise ConfigError(f"{where} must be a table with a name, one of {', '.join(kinds)}; got {value!r}.")
     options = dict(value)
     name = options.pop("name", None)
-    if name not in kinds:
+    if not isinstance(name, str) or name not in kinds:
         hint = did_you_mean(name, kinds) if name else ""
         raise ConfigError(f"{where}.name must be one of {', '.join(kinds)}; got {name!r}{hint}.")
     return build(kinds[name], options, f"{where}.")
@@ -100,11 +101,22 @@ def _scalar(value: Any, kind: type, where: str) -> Any:
     if kind is float:
         if isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
             return known  # TOML cannot write 8/255 as a number
-        if isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _finite(value, where)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigError(f"{where} must be {_WORDS[kind]}; got {value!r}.")
     return value
+
+
+def _finite(value: float, where: str) -> float:
+    """TOML can write nan and inf, which no setting can be."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ConfigError(f"{where} must be a finite number; got {str(value)[:40]}.")
+    return number
 
 
 def _plain(value: Any, field: Field[Any] | None) -> Any:

@@ -5,15 +5,16 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, DataError
+from gradreg.reading import toml_table
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
     """The tables in a TOML text; `source` names it in errors."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source} is not valid TOML: {error}.") from None
+        return toml_table(text, source)
+    except DataError as error:
+        raise ConfigError(str(error)) from None
 
 
 def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def _put(table: dict[str, Any], keys: list[str], value: Any) -> None:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: one safetensors file each, with the numbers as JSON in its header. No pickle anywhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from gradreg import storage
-from gradreg.errors import DataError, RunError
+from gradreg.errors import DataError, GradregError, RunError
+from gradreg.reading import one_sentence
 
 _KEPT = 2
 _KIND = "checkpoint of format 1"
@@ -57,11 +58,20 @@ class Generations:
         for path in others if only else others[_KEPT - 1 :]:
             path.unlink(missing_ok=True)
 
-    def readable(self) -> Iterator[tuple[State, list[str]]]:
-        """The readable checkpoints, newest first, each with the errors of the unreadable ones before it."""
+    def restore(self, apply: Callable[[State], None]) -> list[str]:
+        """Apply the newest checkpoint that can be read and applied; the errors of those that could not."""
         errors: list[str] = []
         for path in self.paths():
             try:
-                yield read(path), list(errors)
-            except RunError as error:
+                state = read(path)
+                with one_sentence(path, "it does not fit the run"):
+                    apply(state)
+                return errors
+            except GradregError as error:
                 errors.append(str(error))
+        if errors:
+            raise RunError(
+                f"None of the {len(errors)} checkpoints in {self.folder} can be read: start a new run. The newest: "
+                f"{errors[0]}"
+            )
+        return errors

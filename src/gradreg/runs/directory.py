@@ -12,7 +12,8 @@ rollback.safetensors     the checkpoint of the best epoch, if the recipe asks fo
 import json
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from torch import Tensor
 from gradreg import ledger
 from gradreg.config import toml
 from gradreg.errors import ConfigError, RunError
+from gradreg.reading import read_text, read_toml
+from gradreg.runs import metrics
 from gradreg.runs.checkpoints import Generations, State, read, write
-from gradreg.storage import replacing
+from gradreg.storage import checksum, replacing
 
 # Settings that may change when a run is resumed: where and how fast it computes, not what.
 MACHINE = ("device", "workers", "save_minutes", "tensorboard")
 
 CONFIG = "config.toml"
+_METRICS = "metrics.jsonl"
 
 
 class RunDirectory:
@@ -61,7 +65,12 @@ class RunDirectory:
         path = self.folder / CONFIG
         if not path.is_file():
             raise RunError(f"{self.folder} holds no run (there is no {CONFIG}): start one without --resume.")
-        return toml.parse(path.read_text(encoding="utf-8"), str(path))
+        return toml.parse(read_toml(path), str(path))
+
+    @cached_property
+    def key(self) -> str:
+        """A fingerprint of the recipe; weights and checkpoints carry that of their run."""
+        return recipe_key(self.config())
 
     def check_same(self, config: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         """Raise if `config` differs from `before`, the settings that the run was started with."""
@@ -73,38 +82,55 @@ class RunDirectory:
                 )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One table per epoch; a line cut short by a kill is skipped."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        found = []
-        for line in lines:
-            with suppress(ValueError):
-                found.append(json.loads(line))
-        return found
+        """One table per epoch; a last line cut short by a kill is skipped."""
+        path = self.folder / _METRICS
+        return metrics.parse(read_text(path), path) if path.exists() else []
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
         """Append one epoch."""
         try:
-            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            with (self.folder / _METRICS).open("a", encoding="utf-8") as file:
                 file.write(_line(row))
         except OSError as error:
-            raise RunError(f"metrics.jsonl could not be written ({error}).") from error
+            raise RunError(f"{_METRICS} could not be written ({error}).") from error
 
     def rewind_metrics(self, epochs: int) -> None:
         """Keep the first `epochs` epochs: the checkpoint that a run resumes from may be older than its metrics."""
         kept = "".join(_line(row) for row in self.metrics() if row["epoch"] <= epochs)
-        self._replace("metrics.jsonl", kept)
+        self._replace(_METRICS, kept)
 
-    def save_weights(self, name: str, weights: Mapping[str, Tensor], row: Mapping[str, Any]) -> None:
-        """Save the weights `last` or `best`, with the metrics of the epoch in the header."""
-        write(self.folder / f"{name}.safetensors", State(weights, {"metrics": _finite(row)}))
+    def save_weights(
+        self,
+        name: str,
+        weights: Mapping[str, Tensor],
+        row: Mapping[str, Any],
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save the weights `last` or `best`, with the metrics of the epoch and whose they are in the header.
+
+        `recipe` is that of the run, by default as it stands in its config.
+        """
+        of = self.key if recipe is None else recipe_key(recipe)
+        write(self.folder / f"{name}.safetensors", State(weights, {"metrics": _finite(row), "name": name, "of": of}))
 
     def weights(self, name: str) -> State:
-        """The weights `last` or `best`, with the metrics of their epoch."""
+        """The weights `last` or `best`, with the metrics of their epoch; those of another run are refused."""
         path = self.folder / f"{name}.safetensors"
-        if not path.is_file():
+        if not path.exists():
             raise RunError(f"{path} does not exist: the run has not finished an epoch yet.")
-        return read(path)
+        found = read(path)
+        row = found.numbers.get("metrics")
+        if not isinstance(row, Mapping):
+            raise RunError(f"{path} is damaged: its header has no metrics. Restore it, or train again.")
+        # Weights of before these were noted have neither.
+        if found.numbers.get("name", name) != name:
+            raise RunError(f"{path} must hold the {name} weights of the run; got {found.numbers['name']!r}.")
+        if "of" in found.numbers and found.numbers["of"] != self.key:
+            raise RunError(
+                f"{path} was trained by another recipe than {CONFIG} beside it, or that was changed since: restore the "
+                "one that belongs to it."
+            )
+        return found
 
     def save_rollback(self, state: State) -> None:
         """Save the checkpoint that a rollback restores."""
@@ -118,6 +144,12 @@ class RunDirectory:
     def _replace(self, name: str, text: str) -> None:
         with replacing(self.folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def recipe_key(config: Mapping[str, Any]) -> str:
+    """A fingerprint of a run's recipe as TOML holds it, without the settings that may change when it is resumed."""
+    table = toml.parse(toml.dumps(config), CONFIG)
+    return checksum({key: value for key, value in table.items() if key not in MACHINE})
 
 
 def _line(row: Mapping[str, Any]) -> str:

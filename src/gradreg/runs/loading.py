@@ -1,21 +1,28 @@
 """A trained network from its run directory, or one that comes with the package."""
 
 import os
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gradreg.errors import RunError
 from gradreg.models import build
+from gradreg.models.registry import MODELS
+from gradreg.reading import one_sentence
 from gradreg.runs import networks
 from gradreg.runs.directory import RunDirectory
+from gradreg.runs.trust import Trust, check_trusted
+from gradreg.runs.weights import check_fit, load_weights
 
 
-def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -> nn.Module:
+def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best", *, trust: Trust = False) -> nn.Module:
     """The network of a run, in eval mode, with the weights of its best or last epoch.
 
-    `run` is a run directory or the name of a shipped network; a run directory of that name takes precedence.
+    `run` is a run directory or the name of a shipped network; a run directory of that name takes precedence. If the run
+    names code of your own, pass `trust=True`, or the name of its package: loading a run would execute it.
     """
     directory = RunDirectory(networks.resolve(run))
     if not (directory.folder / networks.CONFIG).is_file():
@@ -25,6 +32,7 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
         )
     if which == "last" and directory.folder.parent == networks.home():
         raise RunError(f"{run} is a shipped network, which has the weights of its best epoch only: omit 'last'.")
+    path = directory.folder / networks.CONFIG
     config = directory.config()
     model = config.get("model")
     if model is None:
@@ -32,11 +40,28 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best") -
             f"The network of {run} was made in Python, so its recipe does not say how to build it: build it yourself "
             f"and load {which}.safetensors with safetensors.torch.load_model."
         )
+    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+        raise RunError(f"{path} is damaged: model must be a table with a name; got {str(model)[:60]!r}.")
+    check_trusted(model, path, trust)
     weights = directory.weights(which)
     with torch.random.fork_rng():
-        network = build(model["name"], **{key: value for key, value in model.items() if key != "name"})
-    network.load_state_dict(weights.tensors)
+        network = _built(model, weights.tensors, path)
+    load_weights(network, weights.tensors, directory.folder / f"{which}.safetensors", f"see model in {path}")
     if config.get("channels_last"):
         # Files hold contiguous weights; in channels_last, as trained, the CIFAR-10 networks are up to twice as fast.
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval()
+
+
+def _built(model: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> nn.Module:
+    """The network that a recipe describes.
+
+    A built-in one is compared with its weights before memory is taken for it: it can be no larger than they are.
+    """
+    name, options = model["name"], {key: value for key, value in model.items() if key != "name"}
+    if name not in MODELS:
+        return build(name, **options)
+    with one_sentence(path, "restore the recipe that belongs to the weights"):
+        with torch.device("meta"):
+            check_fit(build(name, **options), tensors, "The weights beside it", f"see model in {path}")
+        return build(name, **options)

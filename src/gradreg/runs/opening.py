@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_model
 from torch import nn
 
 from gradreg.config import tables, toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
-from gradreg.errors import ConfigError, ModelError
+from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.models import build
 from gradreg.models.registry import LIBRARIES, MODELS, complete
 from gradreg.processes import joined
@@ -23,6 +21,9 @@ from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, check_fits, parameters
+from gradreg.runs.trust import Trust
+from gradreg.runs.weights import load_weights
+from gradreg.storage import read_tensors
 
 SUFFIX = ".safetensors"
 # The options that load the trained weights of a library's model.
@@ -47,18 +48,20 @@ def open_model(
     architecture: str | None = None,
     options: Mapping[str, Any] | None = None,
     size: int | None = None,
+    trust: Trust = False,
 ) -> OpenedModel:
     """The network named by `model`, and its data set: that of the run, unless `data` names another.
 
     Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in.
 
     A weights file needs an `architecture`, by any name that `gradreg.build` knows, and its `options`. A run needs
-    neither, unless its network was made in Python. A shipped network is a run known by name.
+    neither, unless its network was made in Python; code that its recipe names must be trusted. A shipped network is a
+    run known by name.
     """
     path, options = networks.resolve(model), dict(options or {})
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
-        opened = _from_run(model, path, run, data, data_dir)
+        opened = _from_run(model, path, run, data, data_dir, trust)
     elif path.is_dir() or model.endswith(SUFFIX):
         opened = _from_weights(model, path, run, architecture, options, data, data_dir)
     else:
@@ -80,26 +83,26 @@ def open_model_on(
     architecture: str | None,
     options: Sequence[str],
     size: int | None = None,
+    trust: Trust = False,
 ) -> Iterator[tuple[OpenedModel, torch.device]]:
     """`open_model` with command-line arguments: `device` may be "auto", and `options` are like activation=gelu."""
     with joined(device) as processes:
         table = toml.override({}, options)
         place = processes.device
-        yield (
-            open_model(
-                model, data, data_dir=data_dir, device=place, architecture=architecture, options=table, size=size
-            ),
-            place,
-        )
+        given: dict[str, Any] = {"data_dir": data_dir, "architecture": architecture, "options": table, "size": size}
+        opened = open_model(model, data, device=place, trust=trust, **given)
+        yield opened, place
 
 
-def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any) -> OpenedModel:
+def _from_run(
+    model: str, path: Path, run: RunDirectory | None, data: str | None, data_dir: Any, trust: Trust
+) -> OpenedModel:
     if run is None:
         raise ModelError(f"{model} must be a run directory of `gradreg train`; got a folder without {CONFIG}.")
     which = "best" if path.is_dir() else path.stem
     if which not in ("best", "last"):
         raise ModelError(f"{model} must be best{SUFFIX} or last{SUFFIX} of the run; got a training checkpoint.")
-    network = load(run.folder, which)  # type: ignore[arg-type]
+    network = load(run.folder, which, trust=trust)  # type: ignore[arg-type]
     recipe = run.config()
     config = tables.build(Config, recipe)
     last = config.during(config.epochs - 1)
@@ -113,15 +116,16 @@ def _from_run(model: str, path: Path, run: RunDirectory | None, data: str | None
 
 def with_training(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
     """The subject with the objective, recipe and cost of its training."""
-    objective = recipe["objective"]
+    objective = recipe.get("objective", "undefended")
     metrics = run.metrics()
     last = metrics[-1] if metrics else {}
+    hours = last.get("hours")
     return replace(
         subject,
         objective=str(objective if isinstance(objective, str) else objective["name"]),
         recipe=recipe,
-        epochs=int(last["epoch"]) if last else None,
-        hours=float(last["hours"]) if last else None,
+        epochs=last.get("epoch"),
+        hours=None if hours is None else float(hours),
         machine=last.get("machine"),
     )
 
@@ -186,22 +190,13 @@ def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
 def _load_weights(network: nn.Module, path: Path, architecture: str) -> None:
     """Load into the network or, from a library's own file, into the model behind the normalisation layer."""
     try:
-        with safe_open(path, "pt") as opened:
-            ours = any(key.startswith("model.") for key in opened.keys())  # noqa: SIM118, not a dict
-        library = architecture.partition(":")[0] in LIBRARIES
-        target = network if ours or not library else network.get_submodule("model")
-        missing, unexpected = load_model(target, path, strict=False)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} cannot be read as safetensors: {error}.") from error
-    except RuntimeError as error:
-        words = " ".join(str(error).split())
-        raise ModelError(f"The weights in {path} must have the shapes of {architecture}; got {words}") from error
-    for names, what in ((sorted(missing), "lacks"), (sorted(unexpected), "also holds")):
-        if names:
-            raise ModelError(
-                f"{path} does not fit {architecture}: it {what} {names[0]!r} ({len(names)} in total); check "
-                "--architecture and the options of the network."
-            )
+        tensors, _ = read_tensors(path, "safetensors")
+    except DataError as error:
+        raise ModelError(str(error)) from error
+    ours = any(name.startswith("model.") for name in tensors)
+    library = architecture.partition(":")[0] in LIBRARIES
+    target = network if ours or not library else network.get_submodule("model")
+    load_weights(target, tensors, path, f"check --architecture {architecture} and the options of the network")
 
 
 def _run_of(path: Path) -> RunDirectory | None:

@@ -1,6 +1,7 @@
 """The training loop. Each step depends on the settings and the position alone, so that a run can be resumed."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from time import perf_counter
 from typing import Any
 
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 from gradreg import storage
+from gradreg.codec import join
+from gradreg.columns import check_number
 from gradreg.errors import Interrupted, RunError, TrainingFailed
 from gradreg.processes import Processes
 from gradreg.provenance import commit, hardware
@@ -44,6 +47,22 @@ class _Position:
     """The held-out metrics of all epochs."""
 
 
+def _position(numbers: Mapping[str, Any]) -> _Position:
+    """The position in a checkpoint; all of it must be there, since a default would silently train from the start."""
+    if missing := [each.name for each in fields(_Position) if each.name not in numbers]:
+        raise RunError(f"{missing[0]!r} is missing.")
+    found: _Position = join(_Position, numbers, {})
+    for name in ("step", "epoch", "batch", "seconds", "rollbacks"):
+        check_number(name, getattr(found, name), 0)
+    if len(found.readings) != found.epoch or found.step < found.batch:
+        raise RunError(f"It has {len(found.readings)} readings after {found.epoch} epochs and {found.step} steps.")
+    if found.best is not None:
+        check_number("best", found.best, 0, found.epoch - 1)
+    for row, reading in enumerate(found.readings):
+        join(HeldOutMetrics, reading, {}, f"readings.{row}")
+    return found
+
+
 class Trainer:
     """Trains `model` in place, and keeps its run directory up to date."""
 
@@ -67,14 +86,8 @@ class Trainer:
 
     def resume(self) -> None:
         """Restore the newest readable checkpoint; start over if the run was killed before its first one."""
-        paths = self.run.generations.paths()
-        state, errors = next(self.run.generations.readable(), (None, []))
-        if state is None and paths:
-            raise RunError(f"None of the {len(paths)} checkpoints in {self.run.folder} can be read: start a new run.")
-        for error in errors:
+        for error in self.run.generations.restore(self._restore):
             self.reporter.note(f"{error} The checkpoint before it is used.")
-        if state is not None:
-            self._restore(state)
         self.processes.wait()
         if self.processes.first:
             storage.sweep(self.run.folder)
@@ -192,11 +205,18 @@ class Trainer:
         self.saved_at = perf_counter()
 
     def _state(self) -> State:
-        return State(self.learner.tensors(), asdict(self.position))
+        return State(self.learner.tensors(), {**asdict(self.position), "of": self.run.key})
 
     def _restore(self, state: State) -> None:
+        """Go back to a checkpoint of this run; another one is refused before anything is changed."""
+        numbers = dict(state.numbers)
+        if numbers.pop("of", self.run.key) != self.run.key:  # checkpoints of before it was noted have none
+            raise RunError("It is a checkpoint of another run.")
+        position = _position(numbers)
+        if position.epoch > self.settings.epochs or position.batch > self.source.steps(position.epoch):
+            raise RunError(f"There is no batch {position.batch} of epoch {position.epoch} in this run.")
         self.learner.load(state.tensors)
-        self.position = _Position(**state.numbers)
+        self.position = position
 
     def _handle_failure(self, found: Failure) -> None:
         """Ignore the failure, roll back or stop, as the settings say."""

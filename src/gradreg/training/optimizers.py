@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradreg.errors import RunError
 from gradreg.runs.optimizers import Settings
 
 
@@ -36,10 +37,20 @@ class Optimizers:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state` returned."""
-        for i, member in enumerate(self.members):
-            rows: dict[int, dict[str, Any]] = {}
-            for name, value in state.items():
-                which, row, key = name.split(".", 2)
-                if int(which) == i:
-                    rows.setdefault(int(row), {})[key] = value
+        found: list[dict[int, dict[str, Any]]] = [{} for _ in self.members]
+        for name, value in state.items():
+            which, row, key = self._place(name, value)
+            found[which].setdefault(row, {})[key] = value
+        for member, rows in zip(self.members, found, strict=True):
             member.load_state_dict({"state": rows, "param_groups": member.state_dict()["param_groups"]})
+
+    def _place(self, name: str, value: Tensor) -> tuple[int, int, str]:
+        """The optimizer, parameter and quantity that a name in a checkpoint stands for, if the value fits."""
+        numbers, key = name.split(".", 2)[:2], name.split(".", 2)[-1]
+        if len(numbers) == 2 and all(number.isascii() and number.isdigit() for number in numbers):
+            which, row = map(int, numbers)
+            groups = self.members[which].param_groups if which < len(self.members) else []
+            weights = [weight for group in groups for weight in group["params"]]
+            if row < len(weights) and value.shape in (weights[row].shape, ()) and bool(value.isfinite().all()):
+                return which, row, key
+        raise RunError(f"optimizer/{name} of shape {tuple(value.shape)} does not fit the optimizer, or is not finite.")

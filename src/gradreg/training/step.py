@@ -9,13 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, RunError
 from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
 from gradreg.processes import Processes
 from gradreg.runs.settings import Settings
+from gradreg.runs.weights import load_weights
 from gradreg.training.average import Average
 from gradreg.training.optimizers import Optimizers
 from gradreg.training.sources import reseed
+
+_ELSEWHERE = "resume it with the model that it was started with"
 
 
 class Learner:
@@ -88,15 +91,22 @@ class Learner:
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "average": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}}
+        if self.average:
+            groups["average"] = {}
         for path, tensor in tensors.items():
             group, _, name = path.partition("/")
+            if group not in groups:
+                raise RunError(f"It holds {path!r}, which is no part of this run's checkpoints.")
             groups[group][name] = tensor
-        self.model.load_state_dict(groups["model"])
+        for name, sums in groups["sums"].items():
+            if not sums.is_floating_point() or sums.shape != (() if name == "not_finite" else (2,)):
+                raise RunError(f"sums/{name} must be a sum and a count; got shape {tuple(sums.shape)}.")
+        load_weights(self.model, groups["model"], "The model in it", _ELSEWHERE)
         self.optimizers.load(groups["optimizer"])
         self.sums = {name: tensor.to(self.processes.device) for name, tensor in groups["sums"].items()}
         if self.average:
-            self.average.model.load_state_dict(groups["average"])
+            load_weights(self.average.model, groups["average"], "The averaged model in it", _ELSEWHERE)
 
     def _micro_batches(self, x: Tensor, y: Tensor, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor, Draws]]:
         parts, size = self.settings.accumulate, len(x)

@@ -29,6 +29,7 @@ from gradreg.runs.networks import CARD, CONFIG, ENTRIES, FILES, METRICS, home, r
 from gradreg.runs.opening import open_model, with_training
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, parameters
+from gradreg.runs.trust import Trust
 from gradreg.storage import replacing
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -46,6 +47,7 @@ class _Trained:
     recipe: Mapping[str, Any]
     best: State
     network: nn.Module
+    trust: Trust
 
 
 def ship(
@@ -57,6 +59,7 @@ def ship(
     replace: bool = False,
     remarks: Remarks | None = None,
     data_dir: Path | None = None,
+    trust: Trust = False,
 ) -> Path:
     """Write the folder `to`/`name` from the best weights of a run and an evaluation of them; its path.
 
@@ -64,7 +67,7 @@ def ship(
     evaluation is of exactly these weights.
     """
     target = _target(name, to, replace)
-    found = _open(run)
+    found = _open(run, trust)
     record = evaluations.load(evaluation)
     _check_recipe(found, record, evaluation)
     _check_weights(found, record, evaluation, data_dir)
@@ -79,7 +82,7 @@ def ship(
         ENTRIES: json.dumps(entries(shown, remarks), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         CONFIG: toml.dumps(recipe),
     }
-    _write(target, found.best, texts)
+    _write(target, found.best, recipe, texts)
     return target
 
 
@@ -127,14 +130,15 @@ def _target(name: str, to: Path | None, replace: bool) -> Path:
     return target
 
 
-def _open(run: Path) -> _Trained:
+def _open(run: Path, trust: Trust) -> _Trained:
     directory = RunDirectory(resolve(run))
-    network = load(run)
-    recipe = directory.config()
-    model = str(recipe["model"]["name"])
-    if ":" in model and model.partition(":")[0] not in LIBRARIES:
-        raise ConfigError(f"The network of {run} is {model}, your own code, which is not shipped with its weights.")
-    return _Trained(directory, recipe, directory.weights("best"), network)
+    recipe = directory.config() if (directory.folder / CONFIG).is_file() else {}
+    model = recipe.get("model")
+    name = str(model.get("name")) if isinstance(model, Mapping) else ""
+    if ":" in name and name.partition(":")[0] not in LIBRARIES:
+        raise ConfigError(f"The network of {run} is {name}, your own code, which is not shipped with its weights.")
+    network = load(run, trust=trust)
+    return _Trained(directory, recipe, directory.weights("best"), network, trust)
 
 
 def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
@@ -174,7 +178,7 @@ def _fingerprint(folder: Path, record: Evaluation) -> str | None:
 
 
 def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) -> bool:
-    test = open_model(str(found.run.folder), data_dir=data_dir).data.test
+    test = open_model(str(found.run.folder), data_dir=data_dir, trust=found.trust).data.test
     if len(test) != record.data.images or not torch.equal(test.labels[record.index], record.label):
         raise DataError(
             f"The test images of {record.data.name} are not those of the evaluation: pass their --data-dir."
@@ -185,12 +189,12 @@ def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) ->
     return bool(((margin - record.margin).abs() <= _ROUNDING).all())
 
 
-def _write(target: Path, best: State, texts: Mapping[str, str]) -> None:
+def _write(target: Path, best: State, recipe: Mapping[str, Any], texts: Mapping[str, str]) -> None:
     """The recipe goes first and comes last: until everything is there the folder is no network."""
     try:
         target.mkdir(parents=True, exist_ok=True)
         (target / CONFIG).unlink(missing_ok=True)
-        RunDirectory(target).save_weights("best", best.tensors, best.numbers["metrics"])
+        RunDirectory(target).save_weights("best", best.tensors, best.numbers["metrics"], recipe)
         for name, text in texts.items():
             with replacing(target / name) as aside:
                 aside.write_text(text, encoding="utf-8")

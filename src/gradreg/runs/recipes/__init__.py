@@ -1,13 +1,16 @@
 """Recipes: TOML files, one per run. The first line is the command that runs it, the second describes it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from gradreg.config import tables, toml
-from gradreg.errors import ConfigError, did_you_mean
+from gradreg.errors import ConfigError, DataError, did_you_mean
+from gradreg.reading import read_toml
 from gradreg.runs.settings import Config
+from gradreg.runs.trust import Trust, check_trusted
 
 
 def names() -> dict[str, str]:
@@ -21,9 +24,9 @@ def text(recipe: str | os.PathLike[str]) -> str:
     path = Path(recipe)
     if path.suffix == ".toml":
         try:
-            return path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"The recipe {path} cannot be read ({error.strerror}).") from None
+            return read_toml(path)
+        except DataError as error:
+            raise ConfigError(f"The recipe {error}") from None
     known = names()
     if str(recipe) not in known:
         raise ConfigError(
@@ -33,10 +36,20 @@ def text(recipe: str | os.PathLike[str]) -> str:
     return _packaged(str(recipe))
 
 
-def config(recipe: str | os.PathLike[str], settings: Sequence[str] = ()) -> Config:
-    """The checked settings of a recipe, with `path.to.key=value` overrides."""
+def config(recipe: str | os.PathLike[str], settings: Sequence[str] = (), *, trust: Trust = False) -> Config:
+    """The checked settings of a recipe, with `path.to.key=value` overrides.
+
+    A recipe that names code of your own as its model needs `trust`: True, or the name of the package.
+    """
     table = toml.parse(text(recipe), f"The recipe {recipe}")
-    return tables.build(Config, toml.override(table, settings))
+    return settled(table, settings, f"The recipe {recipe}", trust)
+
+
+def settled(table: Mapping[str, Any], settings: Sequence[str], source: str, trust: Trust) -> Config:
+    """The checked settings of a table from a file, with overrides; the code that it names must be trusted."""
+    found = tables.build(Config, toml.override(table, settings))
+    check_trusted(found.model, source, trust, settings)
+    return found
 
 
 def _packaged(name: str) -> str:

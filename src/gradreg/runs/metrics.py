@@ -1,0 +1,69 @@
+"""metrics.jsonl: one JSON object per epoch, with plain values of the right type and range."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+from gradreg.columns import check_number
+from gradreg.errors import DataError, RunError
+from gradreg.reading import json_table
+
+_COUNTS = ("step", "rollbacks", "held_out", "probed")
+_FRACTIONS = ("clean", "probe", "single_step", "commonest", "zero_gradients", "train_accuracy", "clipped")
+_AMOUNTS = ("hours", "images_per_second", "lr", "grad_norm", "grad_norm_max")
+_WORDS = ("commit", "machine")
+_PLAIN = (str, int, float, type(None))
+
+
+def parse(text: str, source: object) -> list[dict[str, Any]]:
+    """One table per epoch, in order; a last line that a kill cut short is left out, any other damage is an error."""
+    *lines, cut = text.split("\n")
+    rows = [_row(line, number, source) for number, line in enumerate(lines, 1)]
+    if cut:
+        with suppress(RunError):
+            rows.append(_row(cut, len(lines) + 1, source))
+    for before, row in pairwise(rows):
+        if row["epoch"] <= before["epoch"]:
+            raise RunError(
+                f"{source} is damaged: epoch {row['epoch']} follows epoch {before['epoch']}. Two processes may have "
+                "written to it; delete the lines of one of them."
+            )
+    return rows
+
+
+def _row(line: str, number: int, source: object) -> dict[str, Any]:
+    try:
+        row = json_table(line, f"line {number}")
+        _check(row)
+    except DataError as error:
+        raise RunError(f"{source} is damaged in line {number} ({str(error).rstrip('.')}): delete that line.") from error
+    return row
+
+
+def _check(row: Mapping[str, Any]) -> None:
+    for name, value in row.items():
+        if not isinstance(value, _PLAIN):
+            raise DataError(f"{name} must be a number or a text; got a {type(value).__name__}.")
+    _check_whole("epoch", row.get("epoch"), 1)
+    for name in _COUNTS:
+        if name in row:
+            _check_whole(name, row[name], 0)
+    for names, high in ((_FRACTIONS, 1.0), (_AMOUNTS, float("inf"))):
+        for name in names:
+            value = row.get(name)
+            if isinstance(value, bool | str):
+                raise DataError(f"{name} must be a number; got {value!r}.")
+            if value is not None:
+                check_number(name, value, 0.0, high)
+    if "best" in row and not isinstance(row["best"], bool):
+        raise DataError(f"best must be true or false; got {row['best']!r}.")
+    for name in _WORDS:
+        if not isinstance(row.get(name, ""), str):
+            raise DataError(f"{name} must be a text; got {row[name]!r}.")
+
+
+def _check_whole(name: str, value: object, low: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DataError(f"{name} must be a whole number; got {value!r}.")
+    check_number(name, value, low, 2**53)
