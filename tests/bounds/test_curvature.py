@@ -1,11 +1,22 @@
 """The curvature bound against dense Hessians."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from gradreg.bounds import BoundsError, curvature, curvature_radius
+from gradreg import build
+from gradreg.bounds import BoundsError, curvature, curvature_radius, quadratic_strength
+from gradreg.cli import main
+from gradreg.data import load
+from gradreg.errors import ConfigError
+from gradreg.evaluation.inputs import select
 from gradreg.losses import probability_margin, soft_margin
 
 Batch = tuple[Tensor, Tensor]
@@ -66,3 +77,36 @@ def test_batch_size_does_not_matter(smooth_net: nn.Module, batch: Batch) -> None
     one, other = (curvature(smooth_net, *batch, batch_size=size, tolerance=1e-8, steps=80) for size in (7, 2))
     assert_close(one.eigenvalue, other.eigenvalue, rtol=1e-6, atol=1e-10)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_the_quadratic_attacker_gains_what_the_proposition_says() -> None:
+    """ℓ(v) = ⟨g, v⟩ + C‖v‖²/2 has the largest curvature everywhere, so the bound of Prop. 3.1 is the maximum itself."""
+    g, C, delta = np.array([0.3, -1.2, 0.5]), 0.7, 0.9
+
+    def loss(v: NDArray[np.float64]) -> float:
+        return -float(g @ v + C * (v @ v) / 2 - (v @ v) / (2 * delta))
+
+    best, lam = minimize(loss, np.zeros(3), tol=1e-10), quadratic_strength(delta, C)
+    assert -loss(best.x) == pytest.approx(lam / 2 * float(g @ g), rel=1e-6)
+    assert best.x == pytest.approx(lam * g, rel=1e-3)
+    assert quadratic_strength(0.25, 0.0) == 0.25
+    with pytest.raises(ConfigError, match=r"delta must be below 1/C = 2, .*; got 0.5"):
+        quadratic_strength(0.5, 2.0)
+
+
+def test_the_command_says_what_python_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    network = build("small", classes=10, channels=1, activation="gelu").eval()
+    save_file(network.state_dict(), tmp_path / "net.safetensors")
+    monkeypatch.setenv("COLUMNS", "120")
+    named = [str(tmp_path / "net.safetensors"), "--architecture", "small", "--set", "activation=gelu"]
+    main(["curvature", *named, "--data", "mnist5k", "--images", "5", "--device", "cpu", "--delta", "1/100"])
+    test = load("mnist5k").test
+    index = select(len(test), 5, 0)
+    found = curvature(network, test.floats(index), test.labels[index])
+    told = capsys.readouterr().out
+    largest = float((found.eigenvalue + found.residual).max())
+    assert f"{float(found.eigenvalue.max()):.4g}" in told
+    assert f"λ = {quadratic_strength(0.01, max(largest, 0)):.4g}" in told

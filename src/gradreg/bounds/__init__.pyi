@@ -3,6 +3,7 @@ from .clever import clever as clever
 from .curvature import Curvature as Curvature
 from .curvature import curvature as curvature
 from .curvature import curvature_radius as curvature_radius
+from .curvature import quadratic_strength as quadratic_strength
 from .errors import BoundsError as BoundsError
 from .estimate import estimate_regularity as estimate_regularity
 from .extremes import GEV as GEV

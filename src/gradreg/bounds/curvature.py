@@ -16,6 +16,7 @@ from gradreg.bounds.lanczos import largest_eigenvalue
 from gradreg.checks.scalars import check_integer, check_number
 from gradreg.checks.tensors import check_column, check_per_image
 from gradreg.classifier import Classifier
+from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys
 from gradreg.losses import soft_margin
 from gradreg.norms import threat as threat_named
@@ -62,6 +63,19 @@ def curvature_radius(gap: Tensor, grad_norm: Tensor, C: Tensor) -> Tensor:
     denominator = grad_norm + (grad_norm.square() + 2 * C * gap).sqrt()
     radius = 2 * gap / denominator
     return radius.where(gap > 0, 0)
+
+
+def quadratic_strength(delta: float, C: float) -> float:
+    """λ = δ/(1 − δC) of Prop. 3.1: what `lam` bounds an attacker who pays ‖v‖²/(2δ) for a perturbation v.
+
+    With ℓ(x + v) ≤ ℓ(x) + ⟨∇ℓ, v⟩ + C‖v‖²/2 the attacker gains at most (λ/2)‖∇ℓ‖²_*, at ‖v‖ = λ‖∇ℓ‖_* along the
+    direction of steepest ascent. C is the largest eigenvalue of the Hessian, so that ω(ε) = Cε²/2: the ε²C that
+    stands above the proposition would make it δ/(1 − 2δC).
+    """
+    delta, C = check_number("delta", delta, above=0), check_number("C", C, least=0)
+    if delta * C >= 1:
+        raise ConfigError(f"delta must be below 1/C = {1 / C:g}, or the attacker's gain is unbounded; got {delta:g}.")
+    return delta / (1 - delta * C)
 
 
 def curvature(

@@ -23,6 +23,7 @@ _COMMANDS = {
     "evaluate": "Evaluate a model: attacks, bounds, diagnosis, certificates; the same command resumes.",
     "diagnose": "Test a model for gradient masking and misuse.",
     "inspect": "Inspect one image: nearest adversarial images, bounds and certificate, as PNG.",
+    "curvature": "Measure the largest curvature of a model's loss, the radii that follow, and the λ of Prop. 3.1.",
     "report": "Compare evaluations: an HTML page, or tables and figures.",
     "networks": "List the trained networks that come with gradreg, or show the card of one.",
     "ship": "Make a run and its evaluation a network that `gradreg.load` knows by name.",

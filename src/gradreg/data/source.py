@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from gradreg.data import cifar10, fashion_mnist, folder, mnist5k
+from gradreg.data import cifar10, cifar10_1, fashion_mnist, folder, mnist5k
 from gradreg.data.files import data_root
 from gradreg.data.images import DataSet, Images
 from gradreg.errors import DataError, did_you_mean
@@ -26,6 +26,7 @@ DATA_SETS: dict[str, Entry] = {
     "mnist5k": Entry(mnist5k.load, "5,000 MNIST digits, embedded", mnist5k.RADII),
     "fashion-mnist": Entry(fashion_mnist.load, "70,000 grey images of clothes", fashion_mnist.RADII),
     "cifar10": Entry(cifar10.load, "60,000 small photographs of ten classes"),
+    "cifar10.1": Entry(cifar10_1.load, "2,000 new test images for CIFAR-10"),
 }
 FOLDER = "folder:"
 
