@@ -90,7 +90,7 @@ def test_the_quadratic_attacker_gains_what_the_proposition_says() -> None:
     assert -loss(best.x) == pytest.approx(lam / 2 * float(g @ g), rel=1e-6)
     assert best.x == pytest.approx(lam * g, rel=1e-3)
     assert quadratic_strength(0.25, 0.0) == 0.25
-    with pytest.raises(ConfigError, match=r"delta must be below 1/C = 2, .*; got 0.5"):
+    with pytest.raises(ConfigError, match=r"delta must be below 1/C = 0.5, .*; got 0.5"):
         quadratic_strength(0.5, 2.0)
 
 
