@@ -153,9 +153,11 @@ class NoSync(TorchDispatchMode):
 
 @pytest.mark.parametrize("threat", ["l2", "linf", "l1"])
 def test_no_device_sync(threat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first step, which finds out what the model moves."""
     # As on an accelerator: on the host, where looking costs nothing, pixels are checked.
     monkeypatch.setattr("gradreg.checks.tensors.on_host", lambda tensor: False)
     model, (x, y) = normed_net(), images()
+    regularized_loss(model, x, y, threat=threat, lam=1.0).backward()  # type: ignore[arg-type]
     with NoSync():  # type: ignore[no-untyped-call]
         for how in ({}, {"fraction": 0.5, "step": 1}, {"order": 2}, {"squared": False}, {"graphs": 2}):
             regularized_loss(model, x, y, threat=threat, lam=1.0, **how).backward()  # type: ignore[arg-type]

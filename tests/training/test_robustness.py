@@ -24,7 +24,7 @@ def distances(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         radius = (safe + fooled) / 2
         moved = x
         for _ in range(STEPS):
-            gradient = calls.record(moved, y, track=False).input_gradient(differentiable=False)
+            gradient = calls.record(moved, y).input_gradient(differentiable=False)
             step = per_image(2.5 * radius / STEPS, x) * geometry.ascent(gradient)
             moved = (x + geometry.project(moved + step - x, radius)).clamp(0, 1)
         with torch.no_grad():

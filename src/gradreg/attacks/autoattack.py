@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.attacks.result import AttackResult
+from gradreg.calling.streams import RandomState
 from gradreg.checks.scalars import check_choice, check_integer, check_number
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
@@ -15,7 +16,7 @@ from gradreg.errors import ConfigError
 from gradreg.losses import margin, misclassified
 from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
-from gradreg.penalty.passes import Model, RandomState
+from gradreg.penalty.passes import Model
 
 
 def autoattack(

@@ -13,6 +13,7 @@ from gradreg.attacks import AttackResult
 from gradreg.attacks.run import Progress
 from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
+from gradreg.calling.streams import RandomState
 from gradreg.checks.scalars import shown
 from gradreg.checks.tensors import check_batch, check_classes, check_labels
 from gradreg.classifier import Classifier
@@ -25,7 +26,7 @@ from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.diagnosis.options import DiagnosisOptions
 from gradreg.diagnosis.registry import Test, at_stage
 from gradreg.errors import ConfigError, ModelError
-from gradreg.penalty.passes import Model, RandomState
+from gradreg.penalty.passes import Model
 from gradreg.smoothing import Certificates
 
 _MADE = at_stage("usage", "point", "nearby", "contest")

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from gradreg.calling.state import Moment
 from gradreg.norms import Radius, Threat, per_image
-from gradreg.penalty.passes import Calls, RandomState
+from gradreg.penalty.passes import Calls
 
 
 def ascend(
@@ -21,13 +22,13 @@ def ascend(
 ) -> Tensor:
     """`steps` of steepest ascent of the loss, each projected to the ball around x and, if `clip`, to [0, 1].
 
-    No weight gets a gradient, running statistics do not change, and every pass uses the dropout masks of the next
+    No weight gets a gradient, nothing that the model keeps changes, and every pass uses the dropout masks of the next
     training pass; the global random streams are left as they were.
     """
-    random = RandomState.now(x.device)
+    begun = calls.state.now(x.device)
     delta = torch.zeros_like(x) if start is None else start
     for _ in range(steps):
-        gradient = _gradient(calls, x + delta, y, random)
+        gradient = _gradient(calls, x + delta, y, begun)
         delta = _advance(x, delta, gradient, geometry, radius=radius, step=step, clip=clip)
     return (x + delta).detach()
 
@@ -49,13 +50,13 @@ def ascend_until_wrong(
     That is friendly adversarial training (Zhang et al. 2020) with no steps after the first success. Images must not
     interact. A smaller batch would draw other dropout masks, so a model that draws any is given all images every time.
     """
-    random = RandomState.now(x.device)
+    begun = calls.state.now(x.device)
     delta = torch.zeros_like(x) if start is None else start.clone()
     rows = torch.arange(len(x), device=x.device)
     for _ in range(steps):
-        with torch.enable_grad(), random.replayed():
-            recorded = calls.record((x + delta)[rows], y[rows], track=False)
-            draws = not _same(random, RandomState.now(x.device))
+        with torch.enable_grad(), begun.replayed():
+            recorded = calls.record((x + delta)[rows], y[rows])
+            draws = begun.random.moved()
         right = recorded.logits.argmax(1) == y[rows]
         moving = rows[right]
         if len(moving) == 0:
@@ -68,14 +69,14 @@ def ascend_until_wrong(
 
 def single_step(calls: Calls, x: Tensor, y: Tensor, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
     """One step of steepest ascent from x, clipped to the box if `clip` but not projected to a ball."""
-    direction = geometry.ascent(_gradient(calls, x, y, RandomState.now(x.device)))
+    direction = geometry.ascent(_gradient(calls, x, y, calls.state.now(x.device)))
     moved = x + per_image(step, x) * direction
     return moved.clamp(0, 1) if clip else moved
 
 
-def _gradient(calls: Calls, x: Tensor, y: Tensor, random: RandomState) -> Tensor:
-    with torch.enable_grad(), random.replayed():
-        return calls.record(x, y, track=False).input_gradient(differentiable=False)
+def _gradient(calls: Calls, x: Tensor, y: Tensor, begun: Moment) -> Tensor:
+    with torch.enable_grad(), begun.replayed():
+        return calls.record(x, y).input_gradient(differentiable=False)
 
 
 def _advance(
@@ -84,12 +85,3 @@ def _advance(
     """One step of steepest ascent from x + delta, back into the ball and the box."""
     delta = geometry.project(delta + step * geometry.ascent(gradient), radius)
     return (x + delta).clamp(0, 1) - x if clip else delta
-
-
-def _same(first: RandomState, second: RandomState) -> bool:
-    """Whether nothing was drawn between the two moments."""
-    if not torch.equal(first.host, second.host):
-        return False
-    if first.accelerator is None or second.accelerator is None:
-        return first.accelerator is second.accelerator
-    return torch.equal(first.accelerator, second.accelerator)

@@ -161,23 +161,28 @@ def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int |
     size = len(x)
     count = min(size, max(1, round(fraction * size))) if fraction else 0
     if count == 0:
-        losses, logits = calls.evaluate(x, y, track=True)
+        losses, logits = calls.evaluate(x, y)
         return _Clean(losses.mean(), logits, None)
     if count == size:
-        part = calls.record(x, y, track=True)
+        part = calls.record(x, y)
         return _Clean(part.losses.mean(), part.logits, part, 1 / size)
 
     shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0))
     shuffled = shuffled.to(x.device, non_blocking=True)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
-        losses, logits = calls.evaluate(x, y, track=True)
+        begun = calls.state.now(x.device)
+        losses, logits = calls.evaluate(x, y)
         if terms:
             terms.settle(losses, 1 / size)
         # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
-        return _Clean(losses.mean(), logits, calls.record(x[index], y[index], track=False), 0.0, index)
-    part = calls.record(x[index], y[index], track=True)
-    losses, logits = calls.evaluate(x[rest], y[rest], track=True)
+        with begun.replayed():
+            part = calls.record(x[index], y[index])
+        return _Clean(losses.mean(), logits, part, 0.0, index)
+    part = calls.record(x[index], y[index])
+    # What a pass moves is moved once, by the part.
+    with calls.state.replaced(part.begun):
+        losses, logits = calls.evaluate(x[rest], y[rest])
     if terms:
         terms.leave(losses, 1 / size)
     in_order = torch.cat([part.logits, logits])[shuffled.argsort()]

@@ -4,7 +4,7 @@ A finite difference needs ℓ(x) and ℓ(x + hd) of *the same* function: same dr
 normalisation in the mode that the caller chose. Whatever a call switches is switched back after it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -15,6 +15,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradreg.calling.answers import Model as Model
 from gradreg.calling.answers import Output, answer, check_logits, required
+from gradreg.calling.contents import contents
+from gradreg.calling.known import known
+from gradreg.calling.state import Moment, State
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
 from gradreg.precision import at_least_single
@@ -37,7 +40,7 @@ class Pass:
     y: Tensor
     losses: Tensor
     logits: Tensor
-    random: "RandomState"
+    begun: Moment
 
     def input_gradient(self, *, differentiable: bool, retain: bool = True) -> Tensor:
         """∇ℓ(x) of each image's own loss, of the sum and not the mean: no 1/m. Weights get no gradient."""
@@ -84,8 +87,10 @@ class Calls:
         output: Output | None = None,
     ) -> None:
         self.model, self.criterion, self.autocast, self.output = model, criterion, autocast, output
-        self.batch_norms = _using_batch_statistics(model)
+        modules, generators = contents(model)
+        self.batch_norms = [layer for layer in modules if isinstance(layer, _BatchNorm) and layer.training]
         self.frozen = bn == "frozen"
+        self.state = State(modules, generators, known(model, modules, bn))
 
     @property
     def images_interact(self) -> bool:
@@ -98,14 +103,11 @@ class Calls:
         # A copy, since a model that writes into its input must not write into the caller's images.
         return x.to(at_least_single(x.dtype) if self._overrules_autocast(x) else x.dtype, copy=True)
 
-    def evaluate(self, x: Tensor, y: Tensor, *, track: bool) -> tuple[Tensor, Tensor]:
-        """Losses and logits; running statistics are updated if `track`."""
+    def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
         with ExitStack() as switched:
             if self.frozen:
-                switched.enter_context(_set(self.batch_norms, "training", False))
-            elif not track:
-                # Momentum 0 would do too, but 0 times an infinite batch statistic is a NaN that stays.
-                switched.enter_context(_set(self.batch_norms, "track_running_stats", False))
+                switched.enter_context(_eval_mode(self.batch_norms))
             if self._overrules_autocast(x):
                 switched.enter_context(torch.autocast(x.device.type, enabled=False))
             logits = answer(self.model, x, self.output)
@@ -119,51 +121,20 @@ class Calls:
             )
         return losses, logits
 
-    def record(self, x: Tensor, y: Tensor, *, track: bool) -> Pass:
-        """Evaluate with a graph back to the input."""
+    def record(self, x: Tensor, y: Tensor) -> Pass:
+        """Evaluate with a graph back to the input, so that it can be repeated."""
         x = x.detach().requires_grad_()
-        random = RandomState.now(x.device)
-        losses, logits = self.evaluate(x, y, track=track)
-        return Pass(x, y, losses, logits, random)
+        begun = self.state.now(x.device)
+        losses, logits = self.evaluate(x, y)
+        return Pass(x, y, losses, logits, begun)
 
     def _overrules_autocast(self, x: Tensor) -> bool:
         return self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
-        """The losses with the images replaced by `x`: same labels and dropout masks, no running statistics updated."""
-        with recorded.random.replayed():
-            return self.evaluate(x, recorded.y, track=False)[0]
-
-
-@dataclass(frozen=True)
-class RandomState:
-    """The global random streams that a model on `device` can draw from, as they were at one moment."""
-
-    device: torch.device
-    host: Tensor
-    accelerator: Tensor | None
-
-    @classmethod
-    def now(cls, device: torch.device) -> "RandomState":
-        """Their current states."""
-        on_host = device.type in ("cpu", "meta")
-        state = None if on_host else torch.get_device_module(device).get_rng_state(device)
-        return cls(device, torch.get_rng_state(), state)
-
-    @contextmanager
-    def replayed(self) -> Iterator[None]:
-        """Repeat the draws made since that moment; afterwards the streams continue where they were."""
-        resume = RandomState.now(self.device)
-        self._restore()
-        try:
-            yield
-        finally:
-            resume._restore()
-
-    def _restore(self) -> None:
-        torch.set_rng_state(self.host)
-        if self.accelerator is not None:
-            torch.get_device_module(self.device).set_rng_state(self.accelerator, self.device)
+        """The losses with the images replaced by `x`: same labels, dropout masks and state, and nothing moves."""
+        with recorded.begun.replayed():
+            return self.evaluate(x, recorded.y)[0]
 
 
 def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
@@ -182,19 +153,13 @@ def _needs_classes(criterion: Criterion) -> bool:
     return isinstance(criterion, nn.CrossEntropyLoss) or getattr(criterion, "func", criterion) is cross_entropy
 
 
-def _using_batch_statistics(model: Model) -> list[_BatchNorm]:
-    if not isinstance(model, nn.Module):
-        return []
-    return [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.training]
-
-
 @contextmanager
-def _set(layers: list[_BatchNorm], attribute: str, value: bool) -> Iterator[None]:
-    before = [getattr(layer, attribute) for layer in layers]
+def _eval_mode(layers: Sequence[nn.Module]) -> Iterator[None]:
+    """In eval mode, and back."""
     for layer in layers:
-        setattr(layer, attribute, value)
+        layer.training = False
     try:
         yield
     finally:
-        for layer, old in zip(layers, before, strict=True):
-            setattr(layer, attribute, old)
+        for layer in layers:
+            layer.training = True

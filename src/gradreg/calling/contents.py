@@ -1,0 +1,87 @@
+"""What a model consists of: the modules and random generators that it holds or, as a function, refers to."""
+
+from collections.abc import Iterator
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+from torch import nn
+
+from gradreg.calling.answers import Model
+from gradreg.calling.streams import GENERATORS, Generator
+
+# Beyond so many objects a function refers to something other than a model.
+_MOST = 2000
+# Functions of these packages refer to no model.
+_LIBRARIES = ("torch", "numpy", "functools", "gradreg")
+
+
+def contents(model: Model) -> tuple[list[nn.Module], list[Generator]]:
+    """All modules, each once, and the random generators that they or the function itself hold.
+
+    `lambda x: net(x)[0]` is as much a model as `net`: it is searched through closures, arguments, attributes and the
+    global names that its code uses.
+    """
+    modules: dict[int, nn.Module] = {}
+    generators: dict[int, Generator] = {}
+    seen: set[int] = set()
+    ahead: list[Any] = [model]
+    while ahead and len(seen) < _MOST:
+        found = ahead.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if isinstance(found, GENERATORS):
+            generators[id(found)] = found
+        elif isinstance(found, nn.Module):
+            for module in found.modules():
+                modules.setdefault(id(module), module)
+                ahead.extend(_attributes(module))
+        else:
+            ahead.extend(_within(found))
+    return list(modules.values()), list(generators.values())
+
+
+_FOLLOWED = (*GENERATORS, FunctionType, MethodType, partial)
+
+
+def written_by_a_user(module: nn.Module) -> bool:
+    """Modules of torch keep their state in buffers; what else they hold is their own affair."""
+    return type(module).__module__.split(".")[0] != "torch"
+
+
+def _attributes(module: nn.Module) -> list[Any]:
+    held = vars(module)
+    values = held.values() if written_by_a_user(module) else (held["forward"],) if "forward" in held else ()
+    return [value for value in values if isinstance(value, _FOLLOWED)]
+
+
+def _within(found: Any) -> Iterator[Any]:
+    if isinstance(found, MethodType):
+        yield from (found.__self__, found.__func__)
+    elif isinstance(found, partial):
+        yield from (found.func, *found.args, *found.keywords.values())
+    elif isinstance(found, FunctionType):
+        if found.__module__ is not None and found.__module__.split(".")[0] in _LIBRARIES:
+            names: tuple[str, ...] = ()
+        else:
+            names = found.__code__.co_names
+        yield from (cell.cell_contents for cell in found.__closure__ or () if _filled(cell))
+        yield from found.__defaults__ or ()
+        yield from (found.__globals__[name] for name in names if isinstance(found.__globals__.get(name), _NAMED))
+    elif isinstance(found, list | tuple):
+        yield from found[:_MOST]
+    elif isinstance(found, dict):
+        yield from list(found.values())[:_MOST]
+    elif callable(found) and not isinstance(found, type) and hasattr(found, "__dict__"):
+        yield from vars(found).values()
+
+
+_NAMED = (*_FOLLOWED, nn.Module)
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # a name that is not bound yet
+        return False

@@ -1,0 +1,56 @@
+"""What earlier calls have shown about a model, so that not every step has to find it out again."""
+
+from collections.abc import Sequence
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from torch import nn
+
+from gradreg.calling.answers import Model
+
+Place = tuple[int, str, str]
+"""The number of a module, "buffer" or "attribute", and a name."""
+
+
+class Known:
+    """What is known of one model in one mode; None: not known yet."""
+
+    def __init__(self) -> None:
+        self.moving: tuple[Place, ...] | None = None
+        """The places that a pass changes."""
+        self.draws: bool | None = None
+        """Whether it draws from NumPy's or Python's global stream."""
+
+
+_KNOWN: WeakKeyDictionary[Any, dict[object, Known]] = WeakKeyDictionary()
+
+
+def known(model: Model, modules: Sequence[nn.Module], *about: object) -> Known:
+    """The record of a model in the mode that its modules are in, and of whatever else it depends on.
+
+    It holds no reference to the model, which may be deleted. A function that is made anew in every step is known by its
+    code and by the modules that it refers to.
+    """
+    modes = tuple(module.training for module in modules)
+    return _KNOWN.setdefault(_identity(model), {}).setdefault((*map(id, modules[:1]), modes, *about), Known())
+
+
+def _identity(model: Any) -> Any:
+    while not isinstance(model, nn.Module):
+        if isinstance(model, partial):
+            model = model.func
+        elif isinstance(model, MethodType):
+            model = model.__self__
+        else:
+            named = model.__code__ if isinstance(model, FunctionType) else model
+            return named if _can_be_a_key(named) else type(model)
+    return model
+
+
+def _can_be_a_key(found: Any) -> bool:
+    try:
+        return hash(found) is not None and ref(found) is not None
+    except TypeError:
+        return False

@@ -1,0 +1,160 @@
+"""What a forward moves besides its output: buffers, tensors and counters that a model keeps, and its random draws.
+
+A repeated pass runs on copies of what the first one found, so that both are passes of the same function and only the
+first leaves traces. The copies are put in the places of the originals and taken out again: nothing that autograd has
+saved is written to.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from gradreg.calling.contents import written_by_a_user
+from gradreg.calling.known import Known, Place
+from gradreg.calling.streams import Generator, RandomState, global_streams
+
+_ABSENT: Any = object()
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Everything that a model's answer depends on besides its input and weights, as it was at one moment."""
+
+    state: "State"
+    values: tuple[Any, ...]
+    quiet: tuple[tuple[Any, int], ...]
+    """Buffers that no pass has moved so far, with autograd's count of how often each was written to."""
+    attributes: frozenset[Place]
+    """The attributes there were, while it is not known which of them matter."""
+    random: RandomState
+
+    @contextmanager
+    def replayed(self) -> Iterator[None]:
+        """Run as from that moment on; afterwards all is as it was."""
+        with self.random.replayed(), self.state.replaced(self):
+            yield
+            self.state.notice_draws(self.random)
+
+
+class State:
+    """The places of some modules where a forward can leave traces, as far as they are known to be used."""
+
+    def __init__(self, modules: Sequence[nn.Module], generators: Sequence[Generator], known: Known) -> None:
+        self._modules, self._known, self._learning = modules, known, known.moving is None
+        self._generators = [*generators, *(global_streams() if known.draws is not False else ())]
+        buffers = self._buffers()
+        self._places = [*buffers, *self._attributes()] if known.moving is None else list(known.moving)
+        moving = set(self._places)
+        self._quiet = [place for place in buffers if place not in moving]
+
+    def now(self, device: torch.device) -> Moment:
+        """This moment."""
+        values = tuple(_copies([self._at(place) for place in self._places]))
+        quiet = tuple((tensor, _writes(tensor)) for tensor in map(self._at, self._quiet))
+        return Moment(self, values, quiet, self._attributes(), RandomState.now(device, self._generators))
+
+    @contextmanager
+    def replaced(self, moment: Moment) -> Iterator[None]:
+        """Put copies of what was there at that moment into their places, and take them out again."""
+        made_since = ((place, _ABSENT) for place in self._attributes() - moment.attributes)
+        pairs = [*zip(self._places, moment.values, strict=True), *self._late(moment), *made_since]
+        originals = [self._at(place) for place, _ in pairs]
+        for (place, _), copy in zip(pairs, _copies([value for _, value in pairs]), strict=True):
+            self._put(place, copy)
+        before = self._attributes()
+        try:
+            yield
+            if self._learning:
+                self._notice(pairs, before)
+        finally:
+            for place in self._attributes() - before:
+                self._put(place, _ABSENT)
+            for (place, _), original in zip(pairs, originals, strict=True):
+                self._put(place, original)
+
+    def _late(self, moment: Moment) -> list[tuple[Place, Any]]:
+        """Buffers that were written to for the first time since that moment: protected as they are now."""
+        late = [
+            (place, self._at(place))
+            for place, (tensor, writes) in zip(self._quiet, moment.quiet, strict=True)
+            if self._at(place) is not tensor or _writes(tensor) != writes
+        ]
+        if late:
+            self._known.moving = None
+        return late
+
+    def notice_draws(self, random: RandomState) -> None:
+        """Remember whether the model draws from NumPy's or Python's stream."""
+        if self._known.draws is None:
+            drawn = random.drawn_from()
+            self._known.draws = any(stream is generator for stream in global_streams() for generator in drawn)
+
+    def _notice(self, pairs: Sequence[tuple[Place, Any]], before: frozenset[Place]) -> None:
+        """Remember which places a pass that began with these values has changed."""
+        moved = (place for place, value in pairs if not _same(value, self._at(place)))
+        self._known.moving = tuple(dict.fromkeys([*moved, *(self._attributes() - before)]))
+
+    def _holder(self, place: Place) -> dict[str, Any]:
+        module = self._modules[place[0]]
+        return module._buffers if place[1] == "buffer" else vars(module)
+
+    def _at(self, place: Place) -> Any:
+        return self._holder(place).get(place[2], _ABSENT)
+
+    def _put(self, place: Place, value: Any) -> None:
+        if value is _ABSENT:
+            self._holder(place).pop(place[2], None)
+        else:
+            self._holder(place)[place[2]] = value
+
+    def _buffers(self) -> list[Place]:
+        modules = enumerate(self._modules)
+        return [
+            (n, "buffer", name) for n, module in modules for name, kept in module._buffers.items() if kept is not None
+        ]
+
+    def _attributes(self) -> frozenset[Place]:
+        """What modules that users wrote keep besides, while it is not known which of it matters."""
+        if not self._learning:
+            return frozenset()
+        users = ((number, module) for number, module in enumerate(self._modules) if written_by_a_user(module))
+        return frozenset(
+            (number, "attribute", name)
+            for number, module in users
+            for name, value in vars(module).items()
+            if _is_state(name, value)
+        )
+
+
+def _is_state(name: str, value: object) -> bool:
+    return name not in _OF_EVERY_MODULE and (value is None or isinstance(value, Tensor | int | float | str))
+
+
+def _copies(values: list[Any]) -> list[Any]:
+    """Copies of tensors that a forward could write into; what has a graph is computed anew in every pass.
+
+    Two places that hold one tensor hold one copy.
+    """
+    copied: dict[int, Any] = {}
+    for value in values:
+        if isinstance(value, Tensor) and not value.requires_grad and not is_lazy(value) and id(value) not in copied:
+            copied[id(value)] = value.clone()
+    return [copied.get(id(value), value) for value in values]
+
+
+def _writes(tensor: Any) -> int:
+    return tensor._version if isinstance(tensor, Tensor) and not tensor.is_inference() else 0
+
+
+def _same(before: Any, after: Any) -> bool:
+    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+        return before is after or (type(before) is type(after) and bool(before == after))
+    if before.is_meta or before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    return before is after or torch.equal(before, after)
