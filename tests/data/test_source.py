@@ -47,6 +47,14 @@ def test_argument_then_environment_then_cache(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert data_root() == Path.home() / ".cache" / "gradreg"
 
+    def nobody(*_: object) -> None:
+        raise KeyError("there is no such user")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(DataError, match=r"no home folder to keep data in: pass --data-dir, or set \$GRADREG_DATA"):
+        data_root()
+
 
 def test_a_data_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data directory .*/typo does not exist"):

@@ -151,6 +151,12 @@ def started(folder: Path) -> str:
 MNIST = {"data": "mnist5k"}
 BAD: dict[str, tuple[Callable[[Path], str], dict[str, Any], str]] = {
     "no such thing": (lambda f: "nothing", MNIST, "There is no model nothing: pass a run directory"),
+    "a run's settings": (
+        lambda f: str(Path(started(f)) / "config.toml"),
+        {},
+        r"config.toml is not a model, but it is part of the run .*: pass a run directory",
+    ),
+    "any file": (lambda f: __file__, MNIST, r"test_evaluation_subject.py is not a model: pass a run directory"),
     "no weights": (lambda f: "compact", MNIST, "compact is an architecture without weights"),
     "not a run": (str, MNIST, "must be a run directory of `gradreg train`; got a folder without config.toml"),
     "no epoch yet": (started, {}, "has not finished an epoch yet"),

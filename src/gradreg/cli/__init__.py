@@ -1,16 +1,16 @@
 """The `gradreg` command: one file per subcommand, imported when it is asked for, so that `--help` answers at once."""
 
 import sys
-from dataclasses import make_dataclass
 from importlib import import_module
 from typing import Annotated, Any, Protocol, Union
 
-import tyro
-from tyro.conf import subcommand
+from gradreg._version import __version__
+from gradreg.cli.faults import guarded, interrupts_end_at_once, interrupts_raise
 
-from gradreg.errors import GradregError
-
-_ABOUT = "Adversarially robust image classifiers by input gradient regularization, and how robust they really are."
+_ABOUT = (
+    "Adversarially robust image classifiers by input gradient regularization, and how robust they really are. "
+    "`gradreg --version` says which gradreg this is."
+)
 
 # The module of this package and the class that bear the name, and what the command does.
 _COMMANDS = {
@@ -38,28 +38,25 @@ class _Subcommand(Protocol):
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a user's mistake is one sentence on stderr and exit status 2."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in _COMMANDS:
-        name, *rest = given
-        command = _command(name)
-        completed = getattr(command, "completed", list)
-        run(command, f"gradreg {name}", completed(rest))
-    else:
-        # Help, or a word that is no command: their names and what they do are all that is needed.
-        tyro.cli(_listed(), prog="gradreg", args=given, description=_ABOUT)
+    with interrupts_end_at_once(for_good=arguments is None), guarded():
+        given = sys.argv[1:] if arguments is None else arguments
+        if given and given[0] in _COMMANDS:
+            _carry_out(*given)
+        elif given == ["--version"]:
+            sys.stdout.write(f"gradreg {__version__}\n")
+        else:
+            _list(given)
 
 
-def run(command: type[_Subcommand], prog: str, arguments: list[str] | None) -> None:
+def _carry_out(name: str, *arguments: str) -> None:
     """Parse the arguments of one command and carry it out."""
     from gradreg.cli.arguments import parse
 
-    try:
-        parse(command, prog, arguments).run()
-    except GradregError as mistake:
-        sys.stderr.write(f"gradreg: {mistake}\n")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    command = _command(name)
+    completed = getattr(command, "completed", list)
+    parsed = parse(command, f"gradreg {name}", completed(list(arguments)))
+    with interrupts_raise():
+        parsed.run()
 
 
 def _command(name: str) -> type[_Subcommand]:
@@ -67,7 +64,13 @@ def _command(name: str) -> type[_Subcommand]:
     return found
 
 
-def _listed() -> Any:
-    """The commands without their options."""
-    stand_ins = [Annotated[make_dataclass(name, []), subcommand(name, description=d)] for name, d in _COMMANDS.items()]
-    return Union[tuple(stand_ins)]  # noqa: UP007, there is no other way to join types of a list
+def _list(arguments: list[str]) -> None:
+    """Help, or a word that is no command: their names and what they do are all that is needed."""
+    from dataclasses import make_dataclass
+
+    import tyro
+    from tyro.conf import subcommand
+
+    named = [Annotated[make_dataclass(name, []), subcommand(name, description=d)] for name, d in _COMMANDS.items()]
+    listed: Any = Union[tuple(named)]  # noqa: UP007, there is no other way to join types of a list
+    tyro.cli(listed, prog="gradreg", args=arguments, description=_ABOUT)

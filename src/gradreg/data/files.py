@@ -24,7 +24,10 @@ def data_root(data_dir: str | os.PathLike[str] | None = None) -> Path:
         if not root.is_dir():
             raise DataError(f"The data directory {root} does not exist: create it, or pass another.")
         return root
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gradreg"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gradreg"
+    except RuntimeError:
+        raise DataError("There is no home folder to keep data in: pass --data-dir, or set $GRADREG_DATA.") from None
 
 
 def read(path: Path) -> bytes:

@@ -1,5 +1,6 @@
 """Models by name: a run directory, a shipped network, a weights file, or a model of timm, torchvision or user code."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -163,7 +164,7 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
         )
     if not colon:
         raise ModelError(
-            f"There is no model {model}: pass a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
+            f"{_unknown(model)}: pass a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
             "with --architecture, timm:NAME, torchvision:NAME or package.module:function."
         )
     found = load_data(_named(data, model), data_dir)
@@ -171,6 +172,13 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
     if library in LIBRARIES:
         _check_head(model, network, len(found.classes))
     return OpenedModel(Subject(model, model, model, parameters(network)), network, found)
+
+
+def _unknown(model: str) -> str:
+    if not os.path.exists(model):
+        return f"There is no model {model}"
+    run = _run_of(Path(model))
+    return f"{model} is not a model" + (f", but it is part of the run {run.folder}" if run else "")
 
 
 def _check_head(model: str, network: nn.Module, classes: int) -> None:
