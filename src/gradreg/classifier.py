@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -116,9 +117,9 @@ class Classifier(nn.Module):
         return losses.detach(), required(gradient)
 
     @contextmanager
-    def counted(self, images: int) -> Iterator[Queries]:
-        """Count the forwards and backwards spent on each of that many images."""
-        outer, self._queries = self._queries, Queries.none(images, self.device or torch.device("cpu"))
+    def counted(self, images: int, device: torch.device | None = None) -> Iterator[Queries]:
+        """Count the forwards and backwards spent on each of that many images; a function does not say its `device`."""
+        outer, self._queries = self._queries, Queries.none(images, device or self.device or torch.device("cpu"))
         try:
             yield self._queries
         finally:
@@ -135,10 +136,9 @@ class Classifier(nn.Module):
         logits = self.ask(x)
         _check_logits(logits)
         classes = logits.shape[1]
-        if int(y.min()) < 0 or int(y.max()) >= classes:
-            raise DataError(
-                f"Labels run from {int(y.min())} to {int(y.max())}, outside the model's classes 0 to {classes - 1}."
-            )
+        lowest, highest = _range(y)
+        if lowest < 0 or highest >= classes:
+            raise DataError(f"Labels run from {lowest} to {highest}, outside the model's classes 0 to {classes - 1}.")
         if alone:
             check_alone(self.ask, x, self.box)
         return logits
@@ -181,8 +181,10 @@ class Classifier(nn.Module):
             raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
         if y.shape != (len(x),) or y.is_floating_point():
             raise DataError(f"y must hold {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
+        if y.device != x.device:
+            raise DataError(f"y must be on the device of x, {x.device}; got {y.device}. Move one of them.")
         low, high = self.box
-        smallest, largest = float(x.min()), float(x.max())
+        smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):
             raise DataError(
                 f"Pixels run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
@@ -192,18 +194,25 @@ class Classifier(nn.Module):
 
 def _check_logits(logits: Tensor) -> None:
     finite = logits.isfinite().all(1)
-    if not bool(finite.all()):
+    scores = logits.to(at_least_single(logits.dtype))
+    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
+    all_finite, all_probabilities = torch.stack([finite, looks_like_one]).all(1).tolist()
+    if not all_finite:
         first = int((~finite).nonzero()[0])
         raise ModelError(
             f"The model's logits are not finite for {int((~finite).sum())} images; the first is image {first}."
         )
-    scores = logits.to(at_least_single(logits.dtype))
-    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
-    if bool(looks_like_one.all()):
+    if all_probabilities:
         raise ModelError(
             "The model returns probabilities. Their gradients vanish where it is confident, so attacks would fail and "
             "the model would look robust: return the logits, without the softmax at the end."
         )
+
+
+def _range(values: Tensor) -> list[Any]:
+    """The smallest and the largest value, by one look at the device."""
+    found: list[Any] = torch.stack(values.aminmax()).tolist()
+    return found
 
 
 def _first_float(model: Model) -> Tensor | None:

@@ -9,16 +9,16 @@ torch keeps one such backend per process, and only before the first backward: se
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch.utils import backend_registration
-from torch.utils._pytree import tree_leaves, tree_map
 
 NAME = "pretended"
 # Factories that resize an empty tensor in place.
@@ -182,32 +182,77 @@ def _factory(name: str) -> Run:
     func = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
     def make(*args: Any, device: Any = None, **kwargs: Any) -> Tensor:
-        with _drawing(func, args, kwargs):
+        with _drawing(_facts(func).seeded, (*args, *kwargs.values())):
             return OnDevice(func(*args, **kwargs, device="cpu"))
 
     return make
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What the schema of an operation says about it."""
+
+    name: str
+    pointwise: bool
+    seeded: bool
+    written: tuple[tuple[int, str], ...]
+    """The arguments that it writes to, by position and name."""
+    returns_written: int
+    """How many of them it returns in place of a result."""
+
+
+@cache
+def _facts(func: Any) -> _Facts:
+    schema = func._schema
+    written = [
+        (place, each.name)
+        for place, each in enumerate(schema.arguments)
+        if each.alias_info is not None and each.alias_info.is_write
+    ]
+    returned = [each for each in schema.returns if each.alias_info is not None and each.alias_info.is_write]
+    pointwise, seeded = torch.Tag.pointwise in func.tags, torch.Tag.nondeterministic_seeded in func.tags
+    return _Facts(schema.name.removeprefix("aten::"), pointwise, seeded, tuple(written), len(returned))
+
+
 def _compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    name = func._schema.name.removeprefix("aten::")
-    if name == "_to_copy" and torch.device(kwargs.get("device") or NAME).type != NAME:
+    about = _facts(func)
+    if about.name == "_to_copy" and torch.device(kwargs.get("device") or NAME).type != NAME:
         _note("looks", "copy to the host")
         return func(*_held(args), **_held(kwargs))
-    if name == "copy_":
+    if about.name == "copy_":
         _copied(args[0], args[1], len(args) > 2 and args[2])
     else:
-        _refuse_a_mixture(func, name, args, kwargs)
-    if name in _LOOKS or (name == "repeat_interleave" and kwargs.get("output_size") is None):
-        _note("looks", name)
+        _refuse_a_mixture(about, args, kwargs)
+    if about.name in _LOOKS or (about.name == "repeat_interleave" and kwargs.get("output_size") is None):
+        _note("looks", about.name)
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    with _drawing(func, args, kwargs):
+    with _drawing(about.seeded, (*args, *kwargs.values())):
         found = func(*_held(args), **_held(kwargs))
-    return _given_back(func, args, kwargs, found)
+    return _given_back(about, args, kwargs, found)
 
 
-def _held(values: Any) -> Any:
-    return tree_map(lambda value: value.held if isinstance(value, OnDevice) else value, values)
+def _held(value: Any) -> Any:
+    """The same with host tensors; torch's own walk through nested values takes longer than the arithmetic."""
+    if isinstance(value, OnDevice):
+        return value.held
+    if isinstance(value, dict):
+        return {name: _held(each) for name, each in value.items()}
+    return type(value)(map(_held, value)) if isinstance(value, list | tuple) else value
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return OnDevice(value)
+    return type(value)(map(_wrapped, value)) if isinstance(value, list | tuple) else value
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
 
 
 def _copied(target: Tensor, source: Tensor, non_blocking: bool) -> None:
@@ -217,27 +262,28 @@ def _copied(target: Tensor, source: Tensor, non_blocking: bool) -> None:
         _note("sends", "copy to the device")
 
 
-def _refuse_a_mixture(func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    free: Sequence[Any] = ()
-    if name in _INDEXING:
-        free = [index for index in args[1] if index is not None]
-        masks = any(index.dtype in (torch.bool, torch.uint8) for index in free)
+def _refuse_a_mixture(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if about.name in _INDEXING:
+        indices = [index for index in args[1] if index is not None]
+        masks = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
         # `x[mask] = number` fills, and a shape is not asked for.
-        if masks and not (name.startswith("index_put") and args[2].numel() == 1):
+        if masks and not (about.name.startswith("index_put") and args[2].numel() == 1):
             _note("looks", "mask as an index")
-        elif any(not isinstance(index, OnDevice) for index in free):
+        elif any(not isinstance(index, OnDevice) for index in indices):
             _note("sends", "host index")
-    numbers = torch.Tag.pointwise in func.tags or name in _TAKES_NUMBERS
-    for value in tree_leaves((args, kwargs)):
-        foreign = isinstance(value, Tensor) and not isinstance(value, OnDevice)
-        if foreign and not any(value is index for index in free):
-            if not (numbers and value.dim() == 0) or any(value is each for each in _written(func, args, kwargs)):
-                raise RuntimeError(
-                    "Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{device()} and {value.device}! ({name})"
-                )
-            if name in ("where", "index_put", "index_put_"):
-                _note("sends", f"host number in {name}")
+        args = [args[0], *args[2:]]
+    numbers = about.pointwise or about.name in _TAKES_NUMBERS
+    for value in _tensors((*args, *kwargs.values())):
+        if isinstance(value, OnDevice):
+            continue
+        written = any(value is each for each in _written(about, args, kwargs))
+        if value.dim() > 0 or not numbers or written:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{device()} and {value.device}! ({about.name})"
+            )
+        if about.name in ("where", "index_put", "index_put_"):
+            _note("sends", f"host number in {about.name}")
 
 
 @contextmanager
@@ -251,33 +297,31 @@ def _swapped_stream() -> Iterator[None]:
         torch.set_rng_state(host)
 
 
-def _drawing(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _drawing(seeded: bool, values: Sequence[Any]) -> AbstractContextManager[None]:
     """Random numbers come from a generator of the device, or from its own stream."""
-    given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch._C.Generator)]
+    if not seeded:
+        return nullcontext()
+    given = [value for value in values if isinstance(value, torch._C.Generator)]
     for source in given:
         # A dispatched generator is another Python object than the one that was passed, with the same state.
         if not any(torch.equal(source.get_state(), known.get_state()) for known in _generators):
             raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
-    seeded = torch.Tag.nondeterministic_seeded in func.tags
-    return _swapped_stream() if seeded and not given else nullcontext()
+    return nullcontext() if given else _swapped_stream()
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments that the operation writes to, in their order."""
-    named = dict(zip((each.name for each in func._schema.arguments), args, strict=False)) | kwargs
-    described = [each for each in func._schema.arguments if each.alias_info is not None and each.alias_info.is_write]
-    return [named[each.name] for each in described if named.get(each.name) is not None]
+def _written(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    found = [args[place] if place < len(args) else kwargs.get(name) for place, name in about.written]
+    return [each for each in found if each is not None]
 
 
-def _given_back(func: Any, args: Sequence[Any], kwargs: dict[str, Any], found: Any) -> Any:
-    returns = func._schema.returns
-    if returns and returns[0].alias_info is not None and returns[0].alias_info.is_write:
-        written = _written(func, args, kwargs)
-        for tensor in written:
-            if isinstance(tensor, OnDevice) and tensor.shape != tensor.held.shape:
-                raise NotImplementedError(f"{func} changes a shape in place, which the pretended device cannot.")
-        return written[0] if len(returns) == 1 else tuple(written)
-    return tree_map(lambda value: OnDevice(value) if isinstance(value, Tensor) else value, found)
+def _given_back(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any], found: Any) -> Any:
+    if not about.returns_written:
+        return _wrapped(found)
+    written = _written(about, args, kwargs)
+    for tensor in written:
+        if isinstance(tensor, OnDevice) and tensor.shape != tensor.held.shape:
+            raise NotImplementedError(f"{about.name} changes a shape in place, which the pretended device cannot.")
+    return written[0] if about.returns_written == 1 else tuple(written)
 
 
 def _note(kind: str, what: str) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
-from gradreg.attacks.search import Finished, Search, least_budget
+from gradreg.attacks.search import LEAST_BUDGET, Finished, Search
 from gradreg.calling.repeats import check_again
 from gradreg.checks.fields import check_fields, check_options
 from gradreg.checks.scalars import Count, Natural, Range, check_integer, check_numbers
@@ -122,15 +122,17 @@ def run_plan(
     x, y = check_batch(x), check_labels(y, len(x))
     if start is not None and check_batch(start, "start").shape != x.shape:
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
+    if start is not None and start.device != x.device:
+        raise DataError(f"start must be on the device of x, {x.device}; got {start.device}. Move one of them.")
     if setup.budget is not None:
-        least = least_budget(x.device)
-        check_integer("budget", setup.budget, least=least, usual="propagations per image, for one query and its checks")
+        usual = "propagations per image, for one query and its checks"
+        check_integer("budget", setup.budget, least=LEAST_BUDGET, usual=usual)
     batches = list(zip(x.split(setup.batch_size), y.split(setup.batch_size), strict=True))
     starts = [None] * len(batches) if start is None else list(start.split(setup.batch_size))
     results = []
     for number, ((images, labels), begin) in enumerate(zip(batches, starts, strict=True)):
         images = images.detach().to(at_least_single(images.dtype))
-        with classifier.counted(len(images)) as queries:
+        with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, norm, queries, setup)
             report = _reporter(setup.progress, number, len(batches), len(plan))
             _pursue(search, plan, radii, begin, report)
@@ -182,6 +184,7 @@ def _pursue(
             report(number + 1, len(plan))
         if radii is not None:
             pending &= search.distance <= search.goal
+    search.check_finite()
 
 
 def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
@@ -200,7 +203,6 @@ def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object
     with suppress(Finished):
         search.begin(number, claims)
         run()
-    search.check_finite()
 
 
 def _verify(search: Search, push: bool) -> None:
@@ -216,14 +218,15 @@ def _verify(search: Search, push: bool) -> None:
             holds = margin(search.classifier(points, rows), search.y[rows], search.topk) > 0
         search.adversarial[rows] = points
         search.distance[rows] = search.threat.norm(points - search.x[rows])
-        pending = pending.index_put((rows[holds],), torch.zeros((), dtype=torch.bool, device=rows.device))
+        pending = pending.index_put((rows,), ~holds)
     search.distance = search.distance.masked_fill(pending, torch.inf)
     search.winner = search.winner.masked_fill(pending, -1)
     search.adversarial = torch.where(per_image(pending, search.x).bool(), search.x, search.adversarial)
 
 
 def _pairs(search: Search) -> Iterable[tuple[int, float]]:
-    return zip(search.winner.tolist(), search.distance.tolist(), strict=True)
+    winner, distance = torch.stack([search.winner.to(search.distance.dtype), search.distance]).tolist()
+    return zip(map(int, winner), distance, strict=True)
 
 
 def radii_of(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:

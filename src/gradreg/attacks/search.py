@@ -2,6 +2,10 @@
 
 An attack holds tensors with one row per image and decides where to look next. The core evaluates only the rows that
 are not finished, records every adversarial image, and counts. When no image is left it raises `Finished`.
+
+To drop finished images the host must look at the device, which makes an accelerator wait. So there they are dropped
+every few evaluations only; until then they stay in the batch, but what is found for them is neither recorded, counted
+nor shown to the attack: results are those of the CPU.
 """
 
 from collections.abc import Callable
@@ -22,6 +26,10 @@ Loss = Callable[..., Tensor]
 _ROUNDING = 16.0
 # Improvements below this fraction earn no credit.
 _CREDIT = 1e-3
+# The smallest budget that allows a query: two forwards that check the model, a forward and a backward, one that verifies.
+LEAST_BUDGET = 5
+# Evaluations of an accelerator between two looks; every attack begins with one, so fewer than an eighth of them look.
+_ACCELERATED = 12
 
 
 class Finished(Exception):  # noqa: N818 - it ends an attack and is no error
@@ -30,12 +38,7 @@ class Finished(Exception):  # noqa: N818 - it ends an attack and is no error
 
 def _calls_between_looks(device: torch.device) -> int:
     """Evaluations between two removals of finished images: each one makes an accelerator wait."""
-    return 1 if device.type == "cpu" else 8
-
-
-def least_budget(device: torch.device) -> int:
-    """The smallest budget that allows a query: two forwards that check the model, the query, one that verifies."""
-    return 2 + 2 * _calls_between_looks(device) + 1
+    return 1 if device.type == "cpu" else _ACCELERATED
 
 
 class Search:
@@ -77,7 +80,11 @@ class Search:
         self._every = _calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
         self._retired = wrong
+        # The rows in the batch, and which of them are searched; None: all of them.
         self._rows: Tensor | None = None
+        self._active: Tensor | None = None
+        self._stale, self._over = True, False
+        self._outer: tuple[Tensor, Tensor] | None = None
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None
 
@@ -87,9 +94,7 @@ class Search:
         Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner.
         """
         self._attack, self._claims, self._before = attack, claims, self.distance
-        self._calls = 0
-        self._retired = self.distance == 0
-        self._compact()
+        self._retired, self._stale = self.distance == 0, True
 
     def aim(self, goal: Tensor) -> None:
         """Search only for an adversarial image within `goal`, one radius per image."""
@@ -97,16 +102,18 @@ class Search:
 
     def within(self, radius: Tensor, run: Callable[[], object]) -> None:
         """Run a part of an attack in which an image is finished as soon as it is adversarial within its `radius`."""
-        goal, retired = self.goal, self._retired
-        self.goal = torch.maximum(goal, radius)
-        try:
+        if self._stale:
             self._compact()
+        goal, retired, rows, outer = self.goal, self._retired, self._rows, self._outer
+        self.goal, self._outer = torch.maximum(goal, radius), (goal, retired)
+        try:
             run()
         except Finished:
-            pass
+            if self._over:
+                raise
         finally:
             # Images that were finished in this part are searched again from the next call on.
-            self.goal, self._retired, self._calls = goal, retired, 0
+            self.goal, self._retired, self._rows, self._outer = goal, retired, rows, outer
 
     @property
     def anywhere(self) -> Tensor:
@@ -126,10 +133,12 @@ class Search:
 
     def live(self, ahead: int = 0) -> Tensor:
         """Images that are not finished and have a budget for at least `ahead` more propagations."""
-        live = ~(self._retired | (self.distance <= self.goal))
+        return self._searchable(self.goal, self._retired, ahead)
+
+    def _searchable(self, goal: Tensor, retired: Tensor, ahead: int = 0) -> Tensor:
+        live = ~(retired | (self.distance <= goal))
         if self.budget is not None and self.queries is not None:
-            ahead = max(ahead, 2 * self._every)
-            live = live & (self.queries.forwards + self.queries.backwards + ahead <= self.budget)
+            live = live & (self.queries.forwards + self.queries.backwards + max(ahead, 2) <= self.budget)
         return live
 
     @property
@@ -152,11 +161,18 @@ class Search:
         points = self._take(self.clamp(points))
         with torch.no_grad():
             logits = self.classifier(points, self._rows)
-        return self._spread(self._record(points, logits))
+        self._uncount(forwards=True)
+        return self._shown(self._record(points, logits))
 
     def searched(self, ahead: int) -> Tensor:
         """Indices of the images that are searched and have a budget for `ahead` more propagations."""
-        self._compact(ahead)
+        if self._every == 1:
+            self._compact(ahead)
+        else:
+            self._next()
+            able = self.live(ahead)
+            self._active = self._take(able)
+            self.retire(~able.any().expand_as(able))  # as `Finished` would
         assert self._rows is not None
         return self._rows
 
@@ -165,7 +181,10 @@ class Search:
         count = len(points)
         with torch.no_grad():
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
-        return (self._reached(logits, self.y[rows].repeat(count)) > 0).view(count, -1)
+        self._calls += 1
+        self._uncount(forwards=True, times=count)
+        hit = (self._reached(logits, self.y[rows].repeat(count), count) > 0).view(count, -1)
+        return hit if self._active is None else hit & self._active
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The margin and its gradient, one forward and one backward."""
@@ -192,9 +211,10 @@ class Search:
             return loss(logits, y, *parts)
 
         losses, gradient = self.classifier.loss_and_gradient(points, self._take(self.y), tapped, self._rows)
+        self._uncount(forwards=True, backwards=True)
         reached = self._record(points, seen[0])
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
-        return self._spread(reached), self._spread(losses), self._spread(gradient)
+        return self._shown(reached), self._shown(losses), self._shown(gradient)
 
     def uniform(self, draw: int, like: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """Uniform random numbers from one stream per image (of those `rows`), shaped like `like` or the images."""
@@ -204,10 +224,11 @@ class Search:
         """Normal random numbers from one stream per image."""
         return self._streams.normal(self.x, draw, self._attack)
 
-    def _reached(self, logits: Tensor, y: Tensor) -> Tensor:
+    def _reached(self, logits: Tensor, y: Tensor, times: int = 1) -> Tensor:
         rounding = _ROUNDING * torch.finfo(logits.dtype).eps
         reached = (margin(logits, y, self.topk) - rounding * logits.abs().amax(1)).to(self.distance.dtype)
-        self._broken |= ~reached.isfinite().all()
+        finite = reached.isfinite()
+        self._broken |= ~(finite if self._active is None else finite | ~self._active.repeat(times)).all()
         return reached
 
     def _record(self, points: Tensor, logits: Tensor) -> Tensor:
@@ -215,6 +236,8 @@ class Search:
         reached = self._reached(logits, self._take(self.y))
         distance = self.threat.norm(points - self._take(self.x))
         better = (reached > 0) & (distance < known)
+        if self._active is not None:
+            better &= self._active
         if self._every == 1 and not bool(better.any()):
             # Where the check is free it saves copying all images when none improved.
             return reached
@@ -227,19 +250,45 @@ class Search:
         return reached
 
     def _next(self) -> None:
-        if self._calls % self._every == 0:
+        """Decide which images the next evaluation is about."""
+        if self._stale or self._every == 1 or self._calls >= self._every:
             self._compact()
+        else:
+            self._active = self._take(self.live())
         self._calls += 1
 
     def _compact(self, ahead: int = 0) -> None:
         """Drop images that are finished or have spent the budget: the one place that waits for the device."""
-        self.check_finite()
-        self._rows = self.live(ahead).nonzero().flatten()
-        if len(self._rows) == 0:
+        n, live = len(self.x), self.live(ahead)
+        left = live if self._outer is None else self._searchable(*self._outer)
+        # One look tells three things: 0 rows are the end of the attack and n + 1 that of a part of it; beyond that,
+        # logits were not finite.
+        part_is_over = left.any() & ~live.any()
+        rows = torch.cat([live, part_is_over.expand(n + 1), self._broken.expand(2 * n + 2)]).nonzero().flatten()
+        if len(rows) > n + 1:
+            self.check_finite()
+        self._rows, self._active, self._stale, self._calls = rows, None, False, 0
+        self._over = len(rows) == 0
+        if self._over or len(rows) > n:
             raise Finished
+
+    def _uncount(self, *, forwards: bool = False, backwards: bool = False, times: int = 1) -> None:
+        """Take finished images that were still in the batch out of the counts."""
+        if self._active is None or self._rows is None or self.queries is None:
+            return
+        finished = self._active.long().sub_(1).mul_(times)
+        for counted, counts in ((forwards, self.queries.forwards), (backwards, self.queries.backwards)):
+            if counted:
+                counts.index_add_(0, self._rows, finished)
 
     def _take(self, tensor: Tensor) -> Tensor:
         return tensor if self._rows is None or len(self._rows) == len(tensor) else tensor[self._rows]
+
+    def _shown(self, part: Tensor) -> Tensor:
+        """What an attack sees: rows of all images, 0 for those that are not searched."""
+        if self._active is not None:
+            part = part.where(self._active.view(-1, *[1] * (part.ndim - 1)), 0)
+        return self._spread(part)
 
     def _spread(self, part: Tensor, onto: Tensor | None = None) -> Tensor:
         """Rows of the searched images, scattered into rows of all images: into `onto`, or into zeros."""

@@ -1,0 +1,170 @@
+"""Attacks on the pretended device: the host's results, image by image and query by query, with few looks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gradreg
+from accelerator.accelerated import HOST, assert_same, images, network, on, places
+from accelerator.pretended import watching
+from gradreg.attacks.suite import ATTACKS
+
+# Beside one look in eight evaluations: what is looked at once per batch, such as whether pixels are in the box.
+_PER_BATCH = 10
+
+FEW: dict[str, dict[str, Any]] = {
+    "deepfool": {"steps": 5},
+    "ddn": {"steps": 20},
+    "fmn": {"steps": 20},
+    "pgd": {"steps": 8, "rounds": 3},
+    "apgd": {"steps": 9, "rounds": 3, "losses": ("ce", "dlr", "t1")},
+    "carlini_wagner": {"steps": 20, "rounds": 3},
+    "boundary": {"steps": 60},
+    "logbarrier": {"outer": 2, "inner": 6},
+    "square": {"steps": 25},
+}
+EACH = [(name, threat) for name, attack in ATTACKS.items() if attack.claims for threat in attack.threats]
+RADIUS = {"l2": 0.3, "linf": 0.02, "l1": 2.0}
+
+
+class Counted(nn.Module):
+    """A model that counts its calls."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.calls, self.training = model, 0, False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        logits: Tensor = self.model(x)
+        return logits
+
+
+def both(**options: Any) -> tuple[gradreg.AttackResult, gradreg.AttackResult]:
+    """The results on the host and on the device."""
+    here, there = (gradreg.attack(*on(place, network(), *images()), **options) for place in places())
+    return here, there
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["nearest", "within"])
+@pytest.mark.parametrize(("name", "threat"), EACH)
+def test_each_attack_finds_what_it_finds_on_the_host(name: str, threat: str, fixed: bool) -> None:
+    found = []
+    for place in places():
+        model, x, y = on(place, network(), *images())
+        eps = RADIUS[threat] if fixed else None
+        found.append(ATTACKS[name](model, x, y, threat=threat, eps=eps, **FEW[name]))  # type: ignore[arg-type]
+    assert_same(found[1], found[0])
+    assert bool(found[0].success.any())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threat": "l2", "attacks": "standard"},
+        {"threat": "linf", "attacks": "standard", "eps": 0.02},
+        {"threat": "l1", "attacks": "standard"},
+        {"threat": "linf", "attacks": "paper", "eps": 0.04},
+        {"threat": "l2", "attacks": "quick", "batch_size": 5},
+        {"threat": "linf", "attacks": "quick"},
+        {"threat": "l1", "attacks": "quick"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_suites_find_what_they_find_on_the_host_and_seldom_look(options: dict[str, Any], device: torch.device) -> None:
+    here = gradreg.attack(network(), *images(), **options)
+    model, x, y = on(device, Counted(network()), *images())
+    with watching() as waits:
+        there = gradreg.attack(model, x, y, **options)
+    assert_same(there, here)
+    batches = -(-len(x) // options.get("batch_size", 256))
+    assert len(waits.looks) <= model.calls / 8 + _PER_BATCH * batches, waits.looks
+    if options["attacks"] != "quick":
+        assert len(waits.looks) <= model.calls / 8
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"budget": 40, "attacks": ["fmn", "pgd"]},
+        {"budget": 90, "attacks": ["boundary", "square"]},
+        {"quantize": 8},
+        {"topk": 2},
+        {"eps": [0.1, 0.3, 0.6]},
+        {"eps": [0.1, 0.3], "budget": 30},
+        {"attacks": ["polish"], "start": 1},
+    ],
+    ids=str,
+)
+def test_options_mean_the_same(options: dict[str, Any]) -> None:
+    found = []
+    for place in places():
+        model, x, y = on(place, network(), *images())
+        more = {**options, "start": 1 - x} if "start" in options else options
+        found.append(gradreg.attack(model, x, y, **{"attacks": "quick", **more}))
+    assert_same(found[1], found[0])
+
+
+def test_a_function_on_the_device_can_be_attacked(device: torch.device) -> None:
+    model, x, y = on(device, network(), *images())
+    there = gradreg.attack(lambda pixels: model(pixels), x, y, attacks="quick")
+    assert_same(there, gradreg.attack(network(), *images(), attacks="quick"))
+
+
+def test_a_classifier_moves_with_its_statistics(device: torch.device) -> None:
+    classifier = gradreg.Classifier(network(), mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
+    x, y = images()
+    y = classifier(x).argmax(1)
+    here = gradreg.attack(classifier, x, y, attacks="quick")
+    key = classifier.fingerprint(x)
+    classifier.to(device)
+    there = gradreg.attack(classifier, *on(device, x, y), attacks="quick")
+    assert_same(there, here)
+    assert classifier.fingerprint(x.to(device)) == key
+
+
+def test_work_that_was_begun_on_the_host_goes_on_there(tmp_path: Path, device: torch.device) -> None:
+    """A pool is about weights and images, wherever they are."""
+    path, (x, y) = tmp_path / "pool.safetensors", images()
+    here = gradreg.attack(network(), x, y, attacks="quick", batch_size=4, resume=path)
+    model, x, y = on(device, network(), x, y)
+    with watching() as waits:
+        there = gradreg.attack(model, x, y, attacks="quick", batch_size=4, resume=path)
+    assert_same(there, here)
+    assert not [look for look in waits.looks if "search.py" in look]
+
+
+def test_results_of_both_places_are_pooled(device: torch.device) -> None:
+    here, there = both(attacks="quick")
+    pool = gradreg.Pool(len(here))
+    pool.update(there)
+    pool.update(here)
+    assert pool.result.distance.device == HOST
+    torch.testing.assert_close(pool.result.distance, here.distance)
+    assert there.robust_accuracy(0.1) == here.robust_accuracy(0.1)
+    assert_same(there.select(torch.tensor([3, 1])), here.select(torch.tensor([3, 1])))
+    assert_same(there.select(torch.tensor([3, 1], device=device)), here.select(torch.tensor([3, 1])))
+
+
+def test_a_model_that_overflows_is_refused_there_too(device: torch.device) -> None:
+    model, x, y = on(device, network(), *images())
+
+    def overflows(pixels: Tensor) -> Tensor:
+        logits: Tensor = model(pixels)
+        return logits / (pixels.flatten(1).sub(x.flatten(1)[: len(pixels)]).abs().amax(1, keepdim=True) < 0.2)
+
+    with pytest.raises(gradreg.ModelError, match="not finite"):
+        gradreg.attack(overflows, x, y, attacks=["pgd"])
+
+
+def test_tensors_of_another_device_are_refused_in_a_sentence(device: torch.device) -> None:
+    model, x, y = on(device, network(), *images())
+    with pytest.raises(gradreg.GradregError, match=r"x must be on the model's device, pretended:0; got cpu"):
+        gradreg.attack(model, x.cpu(), y.cpu())
+    with pytest.raises(gradreg.GradregError, match=r"y must be on the device of x, pretended:0; got cpu"):
+        gradreg.attack(model, x, y.cpu())
+    with pytest.raises(gradreg.GradregError, match=r"start must be on the device of x, pretended:0; got cpu"):
+        gradreg.attack(model, x, y, start=x.cpu())
