@@ -26,7 +26,7 @@ Loss = Callable[..., Tensor]
 _ROUNDING = 16.0
 # Improvements below this fraction earn no credit.
 _CREDIT = 1e-3
-# The smallest budget that allows a query: two forwards that check the model, a forward and a backward, one that verifies.
+# The smallest budget that allows a query: two forwards check the model, a forward and a backward ask it, one verifies.
 LEAST_BUDGET = 5
 # Evaluations of an accelerator between two looks; every attack begins with one, so fewer than an eighth of them look.
 _ACCELERATED = 12
