@@ -6,14 +6,13 @@ import io
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gradreg
-from gradreg.data import fashion_mnist, load, names, source
+from gradreg.data import cifar10, fashion_mnist, files, load, names, source
 from gradreg.data.files import data_root, download
 from gradreg.errors import DataError
 
@@ -65,28 +64,28 @@ def serve(monkeypatch: pytest.MonkeyPatch, content: dict[str, bytes]) -> list[st
     """Answers for the network; gives back the list of asked addresses."""
     asked: list[str] = []
 
-    def urlopen(url: str, timeout: float) -> Any:
+    def answered(url: str) -> Any:
         asked.append(url)
         if url not in content:
             raise urllib.error.URLError("no network")
         return io.BytesIO(content[url])
 
-    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(files, "_opened", answered)
     return asked
 
 
 @pytest.mark.parametrize(
-    ("name", "files"),
+    ("name", "wanted"),
     [
         ("fashion-mnist", "needs train-images-idx3-ubyte.gz, .* in {}/fashion-mnist"),
         ("cifar10", "needs cifar-10-batches-bin/ or .* in {}"),
     ],
 )
 def test_without_network_the_wanted_files_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wanted: str
 ) -> None:
     serve(monkeypatch, {})
-    with pytest.raises(DataError, match=files.format(tmp_path) + ".*no network"):
+    with pytest.raises(DataError, match=wanted.format(tmp_path) + ".*no network"):
         load(name, tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -107,9 +106,29 @@ def test_only_missing_files_are_downloaded(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_download_with_a_wrong_checksum_is_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    serve(monkeypatch, {"http://x/file": b"tampered"})
-    with pytest.raises(DataError, match=r"put it there; downloading http://x/file failed .*checksum"):
-        download("http://x/file", tmp_path / "file", hashlib.md5(b"original").hexdigest(), "put it there")
+    serve(monkeypatch, {"https://x/file": b"tampered"})
+    with pytest.raises(DataError, match=r"put it there; downloading https://x/file failed .*checksum"):
+        download("https://x/file", tmp_path / "file", hashlib.md5(b"original").hexdigest(), "put it there")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_downloads_are_made_by_https_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a server sends on to another address."""
+    asked = serve(monkeypatch, {})
+    for url in ("http://x/file", "file:///etc/passwd", "ftp://x/file"):
+        with pytest.raises(DataError, match="downloads are made by https only"):
+            download(url, tmp_path / "file", "", "put it there")
+    assert asked == []
+    with pytest.raises(ValueError, match="by https only, not from http://elsewhere"):
+        files._Encrypted().redirect_request(None, None, 302, "", {}, "http://elsewhere")
+    assert all(address.startswith("https://") for address in (fashion_mnist._ADDRESS, cifar10._ADDRESS))
+
+
+def test_a_download_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(monkeypatch, {"https://x/file": bytes(5000)})
+    monkeypatch.setattr(files, "MOST", 4000)
+    with pytest.raises(DataError, match="it has more than 4,000 bytes"):
+        download("https://x/file", tmp_path / "file", "", "put it there")
     assert list(tmp_path.iterdir()) == []
 
 

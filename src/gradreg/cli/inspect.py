@@ -13,7 +13,7 @@ from torch import Tensor
 from gradreg.bounds import Regularity
 from gradreg.cli.arguments import Inline, ModelArguments, ModelName
 from gradreg.data import DataSet
-from gradreg.data.decode import as_rgb, need_pillow
+from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.errors import ConfigError, DataError
 from gradreg.inspection.figure import draw, summary
 from gradreg.inspection.image import Inspection, inspect_image
@@ -80,18 +80,14 @@ def _class(classes: tuple[str, ...], label: str) -> int:
 
 
 def _decoded(path: Path, wanted: tuple[int, ...]) -> Tensor:
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"There is no image {path}: give the path of an image file, or a position in the test set.")
     need_pillow()
-    import PIL.Image
     from numpy import array
 
-    try:
-        with PIL.Image.open(path) as opened:
-            picture = as_rgb(opened)
-            pixels = torch.from_numpy(array(picture if wanted[0] == 3 else picture.convert("L"))).float() / 255
-    except (OSError, SyntaxError, ValueError, PIL.Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be decoded as an image ({error}).") from error
+    with opened(path) as image:
+        picture = as_rgb(image)
+        pixels = torch.from_numpy(array(picture if wanted[0] == 3 else picture.convert("L"))).float() / 255
     x = pixels.permute(2, 0, 1) if pixels.ndim == 3 else pixels[None]
     if tuple(x.shape) != wanted:
         raise DataError(

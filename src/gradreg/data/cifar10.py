@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradreg.data import pickles
-from gradreg.data.files import damaged, download, read
+from gradreg.data.files import MOST, damaged, download, read, unpacked
 from gradreg.data.images import Images
 from gradreg.errors import DataError
 
@@ -24,6 +23,7 @@ _TEST = ("test_batch",)
 _ROWS = 10_000  # images in each file
 _SHAPE = (3, 32, 32)
 _VALUES = 3 * 32 * 32
+_MOST_UNPACKED = 1 << 29  # the archives hold 185 MB
 
 _Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
@@ -56,6 +56,8 @@ def _parse_python(data: bytes, source: str) -> _Arrays:
     pixels, labels = content.get("data"), content.get("labels")
     if not isinstance(pixels, pickles.PickledArray) or not isinstance(labels, list):
         raise damaged(source, "it has no array 'data' or no list 'labels'")
+    if not all(type(label) is int for label in labels):  # lists inside lists would take numpy exponential time
+        raise damaged(source, "a label in it is not a whole number")
     try:
         return pixels.bytes().reshape(_ROWS, _VALUES), np.array(labels, dtype=np.int64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -92,16 +94,28 @@ def _from_archive(layout: _Layout, archive: Path) -> dict[str, bytes]:
     wanted = {f"{layout.folder}/{name}" for name in layout.files()}
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(archive, "r:gz") as tar:
+        with unpacked(archive, _MOST_UNPACKED) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
-                if name in wanted and (file := tar.extractfile(member)) is not None:
-                    found[f"{archive}/{name}"] = file.read()
-    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+                if name in wanted:
+                    found[f"{archive}/{name}"] = _content(tar, member, f"{archive}/{name}" in found)
+    except DataError:
+        raise
+    except Exception as error:  # tarfile and zlib raise almost anything for a damaged archive
         raise damaged(archive, error) from error
     if len(found) != len(wanted):
         raise damaged(archive, f"it has {len(found)} of {len(wanted)} data files")
     return dict(sorted(found.items()))
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo, again: bool) -> bytes:
+    """A data file in an archive: a plain file that is there once, not a link to something else."""
+    file = tar.extractfile(member) if member.isreg() and not again else None
+    if file is None:
+        raise ValueError(f"{member.name} in it is there twice" if again else f"{member.name} in it is not a plain file")
+    if member.size > MOST:
+        raise ValueError(f"{member.name} in it has {member.size:,} bytes")
+    return file.read()
 
 
 def _parts(layout: _Layout, files: dict[str, bytes]) -> tuple[Images, Images]:

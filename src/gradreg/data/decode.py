@@ -6,7 +6,6 @@ import importlib.util
 import math
 import os
 import random
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +17,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gradreg.errors import DataError
+from gradreg.reading import check_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _Box = tuple[float, float, float, float]
 
+# Whatever a file's name says. Of Pillow's others, some start another program (EPS) or are hardly ever used.
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "PPM", "TIFF")
+_MOST_PIXELS = 89_478_485  # beyond it Pillow warns of a bomb
+_LONGEST = 8  # times the short side; beyond it, an image is cut before it is resized
 _GRID = 32  # the stride of ImageNet networks: other side lengths leave the last cell partly empty
 
 
@@ -38,11 +42,17 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Image]:
     """An image file, not decoded yet; whatever goes wrong until it is closed becomes a DataError that names it."""
     import PIL.Image
 
+    check_regular(path)
     try:
-        with PIL.Image.open(path) as image:
+        with PIL.Image.open(path, formats=_FORMATS) as image:
+            if image.width * image.height > _MOST_PIXELS:
+                raise ValueError(f"it has {image.width}×{image.height} pixels, more than {_MOST_PIXELS:,}")
             yield image
-    except (OSError, SyntaxError, ValueError, struct.error, PIL.Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be decoded as an image ({error}): replace or remove it.") from error
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can make Pillow raise almost anything
+        words = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(f"{path} cannot be decoded as an image ({words}): replace or remove it.") from error
 
 
 @dataclass(frozen=True)
@@ -102,10 +112,20 @@ def rectangle(width: int, height: int, size: int) -> tuple[int, int]:
 def _central_view(image: Image, width: int, height: int) -> Image:
     """The short side resized to 1.14 times the view's, then the central part."""
     short = 114 * min(width, height) // 100  # in integers: 1.14 * 50 is a hair below 57
+    image = _cut_to_proportion(image)
     scale = short / min(image.size)
     resized = as_rgb(image).resize((round(image.width * scale), round(image.height * scale)), _bilinear())
     left, top = (resized.width - width) // 2, (resized.height - height) // 2
     return resized.crop((left, top, left + width, top + height))
+
+
+def _cut_to_proportion(image: Image) -> Image:
+    """The middle of a very long image: resized whole, a line of 5000 pixels would be 1.3 million pixels long."""
+    most = _LONGEST * min(image.size)
+    if max(image.size) <= most:
+        return image
+    left, top = (max(0, side - most) // 2 for side in image.size)
+    return image.crop((left, top, left + min(image.width, most), top + min(image.height, most)))
 
 
 def _random_view(image: Image, size: int, min_scale: float, dice: random.Random) -> Image:

@@ -13,7 +13,7 @@ from gradreg.data.files import damaged, download, read
 from gradreg.data.images import Images
 from gradreg.errors import DataError
 
-_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_ADDRESS = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _MD5 = {
     "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",

@@ -23,6 +23,7 @@ from rich.text import Text
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
 from gradreg.errors import ConfigError, DataError
+from gradreg.reading import read_json
 from gradreg.storage import replacing
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _prepare(copies: Copies) -> None:
     folder, note = copies.destination, copies.destination / _NOTE
     try:
         if note.is_file():
-            before = json.loads(note.read_text(encoding="utf-8"))
+            before = read_json(note)
             if before != copies.settings:
                 raise DataError(f"{folder} holds copies made with {before}, not {copies.settings}: choose another.")
             _sweep(folder)
