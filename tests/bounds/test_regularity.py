@@ -51,7 +51,7 @@ def test_the_modulus_of_a_quadratic_is_half_its_curvature_times_the_radius_squar
     """ω(ε) = Cε²/2 and the root is known; "local" finds it, and random directions stay far below it."""
     labels = torch.ones(60, dtype=torch.int64)
     local = estimate_regularity(
-        quadratic, (images, labels), method="local", eps=EPS, scores="logits", clip=False, steps=20, restarts=2, slack=0
+        quadratic, (images, labels), method="local", eps=EPS, scores="logits", clip=False, steps=300, rivals=0, slack=0
     )
     exact = torch.tensor(EPS, dtype=torch.float64) ** 2
     assert_close(local.omega.mean(0), exact, rtol=0.03, atol=0)
@@ -95,7 +95,7 @@ def test_ascent_finds_more_than_random_directions_and_holds_where_they_fail(
 def test_slack_looks_that_much_farther(quadratic: Quadratic, images: Tensor) -> None:
     """ω(ε) is what lies within (1 + slack)ε, here ((1 + slack)ε)²; so the bound falls by about that factor."""
     data = images[:10], torch.ones(10, dtype=torch.int64)
-    given = {"method": "local", "eps": EPS, "scores": "logits", "clip": False, "steps": 20, "restarts": 2}
+    given = {"method": "local", "eps": EPS, "scores": "logits", "clip": False, "steps": 300, "rivals": 0}
     local = estimate_regularity(quadratic, data, slack=0.5, **given)  # type: ignore[arg-type]
     assert_close(local.omega.mean(0), (1.5 * local.eps) ** 2, rtol=0.03, atol=0)
     assert_close(local.eps.tolist(), EPS)

@@ -40,6 +40,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Evaluation, lis
         attacks=["fmn", "deepfool"],
         diagnosis=True,
         name="toy model",
+        regularity="ascent",
         **smoothing,
     )
     with (folder / "images.csv").open(newline="") as file:
@@ -137,13 +138,13 @@ def test_the_gallery_shows_what_the_model_gets_wrong(evaluated: tuple[Evaluation
 
 
 def test_tensors_and_loaders_are_data_too() -> None:
-    """Without training images there are no bounds, and it says so; nothing global is touched."""
+    """Without training images no L and ω of all images, and it says so; nothing global is touched."""
     test = part(20, seed=2)
     x, y = test.floats(), test.labels
     state = torch.get_rng_state()
-    pairs = quick(data=(x, y), smoothing=None)
+    pairs = quick(data=(x, y), smoothing=None, regularity="ascent")
     loader = quick(data=[(x[:7], y[:7]), (x[7:], y[7:])], smoothing=None)
-    local = quick(data=(x, y), smoothing=None, regularity="local", model=lambda images: linear()(images))
+    local = quick(data=(x, y), smoothing=None, model=lambda images: linear()(images))
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(pairs.threats["l2"].attacked.distance, loader.threats["l2"].attacked.distance)
     assert pairs.threats["l2"].bounded is None
@@ -157,14 +158,15 @@ def test_tensors_and_loaders_are_data_too() -> None:
 
 def test_block_sizes_leave_twenty_blocks_or_a_refusal() -> None:
     assert [_block_size(images) for images in (10_000, 640, 320, 160)] == [32, 32, 16, 8]
-    few = quick(calibration_images=100, smoothing=None, attacks=["deepfool"])
+    few = quick(calibration_images=100, smoothing=None, attacks=["deepfool"], regularity="ascent")
     assert few.threats["l2"].refusal.startswith("100 images make 12 blocks of 8, too few")
 
 
 def test_bounds_are_refused_in_words(tmp_path: Path) -> None:
     """A test set that was calibrated on would look better than it is."""
     test = part(320, seed=1)
-    found = quick(tmp_path, data=test, calibration=test, images=64, attacks=["deepfool"], smoothing=None)
+    settings = {"images": 64, "attacks": ["deepfool"], "smoothing": None, "regularity": "ascent"}
+    found = quick(tmp_path, data=test, calibration=test, **settings)
     assert found.threats["l2"].bounded is None
     assert "were used to estimate L and ω" in found.threats["l2"].refusal
     assert load(tmp_path).threats["l2"].refusal == found.threats["l2"].refusal

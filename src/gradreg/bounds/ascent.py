@@ -2,10 +2,6 @@
 
 Directions drawn at random hardly see the worst: in 3,072 dimensions almost all of them are orthogonal to it. So the
 error is climbed, on a trajectory that grows through all radii at once and shrinks back again.
-
-One trajectory ends at one rival class, which is often not the nearest. And where the softmax is saturated, ∇ℓ(x) is
-nearly 0 and the error nearly ℓ(x + v) − ℓ(x): to find its supremum is to attack. So, as attacks do, other trajectories
-aim at one rival after the other.
 """
 
 from dataclasses import dataclass
@@ -14,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradreg.classifier import Classifier
-from gradreg.norms import Threat, per_image
+from gradreg.norms import Radius, Threat, per_image
 from gradreg.penalty.passes import Criterion
 from gradreg.randomness import generator
 
@@ -31,6 +27,8 @@ class Surroundings:
     value: Tensor
     gradient: Tensor
     clip: bool
+    threshold: float = 0.0
+    """ℓ₀: the loss below which images are classified correctly."""
 
     @classmethod
     def of(
@@ -40,7 +38,12 @@ class Surroundings:
         value, gradient = classifier.loss_and_gradient(x, y, loss)
         return cls(classifier, loss, threat, x, y, value, gradient, clip)
 
-    def fill(self, v: Tensor, radius: float) -> Tensor:
+    @property
+    def gap(self) -> Tensor:
+        """ℓ₀ − ℓ(x), or 0 for images that are misclassified."""
+        return (self.threshold - self.value).clamp(min=0)
+
+    def fill(self, v: Tensor, radius: Radius) -> Tensor:
         """`v` in the ball and the box, scaled up to the radius: other pixels make up for what the box cuts off."""
         v = self.inside(self.threat.project(v, radius))
         for _ in range(3 if self.clip else 0):
@@ -117,34 +120,6 @@ def climb_error(
             before = radius
     # What was found within a radius lies within every larger one.
     return errors.cummax(1).values, steepest
-
-
-def climb_to_rivals(around: Surroundings, eps: Tensor, steps: int, rivals: int) -> Tensor:
-    """The largest first-order error on the ways to the `rivals` classes with the largest logits, (images, radii).
-
-    The way to class t climbs f_t − f_c on logits, once through the growing radii.
-    """
-    threat, y = around.threat, around.y
-    errors = torch.zeros(len(around.x), len(eps), dtype=around.value.dtype, device=around.x.device)
-    with torch.no_grad():
-        others = around.classifier(around.x).scatter(1, y[:, None], -torch.inf)
-    nearest = others.topk(min(rivals, others.shape[1] - 1)).indices
-    for rival in nearest.T:
-
-        def lead(logits: Tensor, y: Tensor, rival: Tensor = rival) -> Tensor:
-            return (logits.gather(1, rival[:, None]) - logits.gather(1, y[:, None])).squeeze(1)
-
-        _, gradient = around.error_and_climb(torch.zeros_like(around.x), lead)
-        v, before = threat.ascent(gradient) * eps[0], eps[0]
-        for index, radius in enumerate(eps):
-            v = around.fill(v * (radius / before), float(radius))
-            for step in range(steps):
-                error, gradient = around.error_and_climb(v, lead)
-                errors[:, index] = errors[:, index].maximum(error)
-                if step < steps - 1 or steps == 1:
-                    v = around.fill(v + threat.ascent(gradient) * (radius / (2 + 2 * step)), float(radius))
-            before = radius
-    return errors.cummax(1).values
 
 
 def climb_gradient(around: Surroundings, radius: float, steps: int, keys: list[int], seed: int) -> Tensor:

@@ -1,7 +1,8 @@
 """Estimating L and ω(ε): the paper's recipe, and two that hold better.
 
 Random perturbations do not find the worst one, so the paper's ω is too small, and its bound too large on many images
-(docs/bounds.md has figures). "ascent" searches instead of drawing; "local" searches around each evaluated image.
+(docs/bounds.md has figures). "ascent" searches instead of drawing. "local" searches around each evaluated image, as
+`gradreg.bounds.local` says.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradreg.bounds.ascent import Surroundings, climb_error, climb_gradient, climb_to_rivals, random_directions
+from gradreg.bounds.ascent import Surroundings, climb_error, climb_gradient, random_directions
 from gradreg.bounds.data import Data, Scores, batches, check, gather, listed, margin_loss
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.extremes import ExtremeValue, FitMethod, block_maxima, extreme_value
+from gradreg.bounds.local import Effort, explore
 from gradreg.bounds.regularity import Regularity
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_integer, check_numbers, check_switch
@@ -28,8 +30,9 @@ from gradreg.penalty.passes import Criterion, Model
 
 Method = Literal["paper", "ascent", "local"]
 
-# Radii of the default grid.
+# Radii of the default grid; for "local" they are geometric, so many to each halving.
 _GRID = 40
+_HALVINGS, _EACH = 9, 9
 
 
 def estimate_regularity(
@@ -45,11 +48,11 @@ def estimate_regularity(
     p: float = 0.001,
     fit: FitMethod | None = None,
     samples: int = 10,
-    steps: int = 2,
+    steps: int | None = None,
     restarts: int = 1,
     rivals: int = 3,
     slack: float = 0.1,
-    lipschitz_steps: int = 8,
+    lipschitz_steps: int | None = None,
     clip: bool = True,
     limit: int | None = 1600,
     batch_size: int = 256,
@@ -60,11 +63,11 @@ def estimate_regularity(
 
     "paper": gradients at the images and `samples` random v in each ball; the maxima of blocks of `block_size` images
     are fitted by a GEV, and the value exceeded with probability `p` is taken. The fit is by maximum likelihood.
-    "ascent": the same with the worst v found by projected ascent, `steps` at each radius from each of `restarts`
+    "ascent": the same with the worst v found by projected ascent, `steps` (2) at each radius from each of `restarts`
     starts, and with the steepest gradient around each image. The fit is by L-moments.
-    "local": the search alone, for each image by itself: `data` are then the very images to be bounded, all of them.
-    Since each image counts here, and not the worst of many, the ascent is helped by one towards each of the `rivals`
-    likeliest other classes. It still is no proof: what it finds within (1 + slack)ε is taken for ω(ε).
+    "local": a search alone, for each image by itself: `data` are then the very images to be bounded, all of them.
+    Since each image counts here, and not the worst of many, it goes as an attack does: `steps` (10) towards each of the
+    `rivals` nearest classes. It still is no proof: what it finds within (1 + slack)ε is taken for ω(ε).
 
     A fitted ω is cut at ε(L + max‖∇ℓ‖_*), which bounds it, before it is made monotone: one heavy-tailed fit at one
     radius would otherwise spoil all larger ones. `clip` keeps perturbed images in the pixel box, as attacks do.
@@ -75,7 +78,7 @@ def estimate_regularity(
     limit = None if limit is None else check_integer("limit", limit, least=1)
     batch_size, seed = check_integer("batch_size", batch_size, least=1), search.seed
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), margin_loss(scores, topk)
-    radii, clip = _grid(eps, geometry), check_switch("clip", clip)
+    radii, clip = _grid(eps, geometry, method), check_switch("clip", clip)
     x, y = gather(data, None if method == "local" else limit)
     classes, y = check(classifier, x, y)
     keys = image_keys(x)
@@ -98,15 +101,15 @@ def estimate_regularity(
         rows = order[part]
         there = rows.to(x.device)
         around = Surroundings.of(classifier, loss, geometry, x[there], y[there], clip)
-        found.append(search.run(around, radii.to(x.device), keys[rows].tolist()))
+        found.append(search.run(around, radii.to(x.device), topk, keys[rows].tolist()))
         if progress is not None:
             progress(min(part.stop, len(x)), len(x))
-    errors, steepest = (torch.cat(column).cpu() for column in zip(*found, strict=True))
+    errors, steepest, crossing = (torch.cat(column).cpu() for column in zip(*found, strict=True))
     finite = errors.isfinite().all(1) & steepest.isfinite()
     _refuse(~finite[order.argsort()], "have losses around them that are not finite")
     common = _Common(geometry.name, method, radii, scores, topk, seed, keys)
     if method == "local":
-        return common.regularity(steepest, errors)
+        return common.regularity(steepest, errors, crossing=crossing)
     return _globally(common, fitting, errors, steepest, float(gradient.max()))
 
 
@@ -116,26 +119,28 @@ class _Search:
 
     method: Method
     samples: Count
-    steps: Count
+    steps: Count | None
     restarts: Count
     rivals: Natural
     slack: NotNegative
-    lipschitz_steps: Natural
+    lipschitz_steps: Natural | None
     seed: Natural
 
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def run(self, around: Surroundings, radii: Tensor, keys: list[int]) -> tuple[Tensor, Tensor]:
-        """Per image, the largest first-order error within each radius and the largest ‖∇ℓ‖_*."""
-        if self.method == "paper":
-            return self._draw(around, radii, keys), around.threat.dual_norm(around.gradient)
+    def run(self, around: Surroundings, radii: Tensor, topk: int, keys: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Per image, the largest first-order error within each radius, the largest ‖∇ℓ‖_*, and the crossing."""
         if self.method == "local":
-            radii = radii * (1 + self.slack)
-        errors, passed = climb_error(around, radii, self.steps, self.restarts, keys, self.seed)
-        if self.method == "local" and self.rivals > 0:
-            errors = errors.maximum(climb_to_rivals(around, radii, self.steps, self.rivals))
-        return errors, passed.maximum(climb_gradient(around, float(radii[-1]), self.lipschitz_steps, keys, self.seed))
+            effort = Effort(self.steps or 10, self.restarts, self.rivals, _or(self.lipschitz_steps, 4))
+            found = explore(around, radii * (1 + self.slack), topk, effort, keys, self.seed)
+            return found.errors, found.steepest, found.crossing
+        nowhere = torch.full_like(around.value, torch.inf)
+        if self.method == "paper":
+            return self._draw(around, radii, keys), around.threat.dual_norm(around.gradient), nowhere
+        errors, passed = climb_error(around, radii, self.steps or 2, self.restarts, keys, self.seed)
+        steepest = climb_gradient(around, float(radii[-1]), _or(self.lipschitz_steps, 8), keys, self.seed)
+        return errors, passed.maximum(steepest), nowhere
 
     def _draw(self, around: Surroundings, radii: Tensor, keys: list[int]) -> Tensor:
         errors = torch.zeros(len(keys), len(radii), dtype=around.value.dtype, device=around.x.device)
@@ -213,6 +218,10 @@ def _globally(
     )
 
 
+def _or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
 def _double(values: float | list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
@@ -233,7 +242,10 @@ def _refuse(wrong: Tensor, what: str) -> None:
         )
 
 
-def _grid(eps: Iterable[float] | None, geometry: Threat) -> Tensor:
+def _grid(eps: Iterable[float] | None, geometry: Threat, method: Method) -> Tensor:
+    if eps is None and method == "local":
+        # Each image has its own distance, so the radii are equally far apart in proportion.
+        return geometry.reach * 2.0 ** -(torch.arange(_HALVINGS * _EACH, -1, -1, dtype=torch.float64) / _EACH)
     if eps is None:
         return torch.linspace(0, geometry.reach, _GRID + 1, dtype=torch.float64)[1:]
     return _double(list(check_numbers("eps", eps, ascending=True, above=0)))

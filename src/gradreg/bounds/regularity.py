@@ -18,7 +18,9 @@ from gradreg.storage import Facts, read, write
 
 _Method = Literal["paper", "ascent", "local", "given"]
 
-_TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper")
+_TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper", "crossing")
+# Files of before there was such a tensor.
+_SINCE = ("crossing",)
 
 
 def _nothing() -> Tensor:
@@ -54,6 +56,8 @@ class Regularity:
     lipschitz_upper: Tensor = field(default_factory=_nothing)
     """95 % upper limit of the estimate of L, for how well it is determined."""
     omega_upper: Tensor = field(default_factory=_nothing)
+    crossing: Tensor = field(default_factory=_nothing)
+    """Norm of the nearest v with ℓ(x + v) ≥ ℓ₀ that "local" found, per image; infinite where it found none."""
 
     def __post_init__(self) -> None:
         if self.threat not in THREATS or self.method not in get_args(_Method):
@@ -96,6 +100,7 @@ class Regularity:
         """Read what `save` wrote."""
         tensors, facts = read(path, "regularity")
         known = {each.name for each in fields(cls)} - set(_TENSORS)
+        tensors = {name: _nothing() for name in _SINCE} | tensors
         if set(facts) != known or set(tensors) != set(_TENSORS):
             raise DataError(f"{path} is not a regularity of this version of gradreg.")
         flags = facts.pop("flags")

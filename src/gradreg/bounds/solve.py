@@ -73,18 +73,21 @@ def bounds(
     y: Tensor,
     regularity: Regularity,
     *,
-    envelope: _Envelope = "step",
+    envelope: _Envelope | None = None,
     batch_size: int = 256,
 ) -> Bound:
     """Both bounds of each image, from one forward and one backward.
 
     Between the radii of its grid ω is taken as at the next one: `envelope="step"`, never too small. "linear"
-    interpolates, which is closer, and too small where ω is concave.
+    interpolates, which is closer, and too small where ω is concave. Default: "linear" for what "local" found, since it
+    did not search on the grid and its slack allows for more, and "step" otherwise.
     """
-    check_choice("envelope", envelope, get_args(_Envelope))
-    batch_size = check_integer("batch_size", batch_size, least=1)
     if not isinstance(regularity, Regularity):
         raise ConfigError(f"regularity must be a Regularity, of estimate_regularity; got {shown(regularity)}.")
+    if envelope is None:
+        envelope = "linear" if len(regularity.crossing) else "step"
+    check_choice("envelope", envelope, get_args(_Envelope))
+    batch_size = check_integer("batch_size", batch_size, least=1)
     classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
     _, y = check(classifier, x, y)
     flags = (*regularity.flags, *_compare_images(x, regularity))
@@ -127,28 +130,36 @@ def largest_radius(
 ) -> tuple[Tensor, Tensor]:
     """The largest ε with h(ε) = gap − ω(ε) − ε‖∇ℓ‖_* ≥ 0, and whether it is censored at the end of the grid.
 
-    h falls, so there is one root. Its interval is the first at whose right end h is negative; within it h is linear,
-    and the root divides it as h divides: nothing is divided by a gradient, which may be zero.
+    Radii and ω are the same for all images, or one row per image. h falls, so there is one root. Its interval is the
+    first at whose right end h is negative; within it h is linear, and the root divides it as h divides: nothing is
+    divided by a gradient, which may be zero.
     """
     check_choice("envelope", envelope, get_args(_Envelope))
-    grad_norm = check_column("grad_norm", grad_norm, len(check_column("gap", gap)))
-    if not isinstance(omega, Tensor) or omega.shape not in ((len(check_column("eps", eps)),), (len(gap), len(eps))):
-        raise DataError(
-            f"omega must have one entry per radius, {len(eps)}, or a row of them per image; got {shown(omega)}."
-        )
-    zero = eps.new_zeros(1)
-    left_end = torch.cat([zero, eps[:-1]])
-    omega = omega.expand(len(gap), len(eps))
-    at_left = omega if envelope == "step" else torch.cat([zero.expand(len(gap), 1), omega[:, :-1]], 1)
+    images = len(check_column("gap", gap))
+    grad_norm = check_column("grad_norm", grad_norm, images)
+    rows = check_column("eps", eps.flatten() if isinstance(eps, Tensor) and eps.ndim == 2 else eps)
+    radii = len(rows) if eps.ndim == 1 else eps.shape[1]
+    for name, given in (("eps", eps), ("omega", omega)):
+        if not isinstance(given, Tensor) or given.shape not in ((radii,), (images, radii)):
+            raise DataError(
+                f"{name} must have one entry per radius, {radii}, or a row of them per image; got {shown(given)}."
+            )
+    eps, omega = eps.expand(images, radii), omega.expand(images, radii)
+    zero = eps.new_zeros(images, 1)
+    left_end = torch.cat([zero, eps[:, :-1]], 1)
+    at_left = omega if envelope == "step" else torch.cat([zero, omega[:, :-1]], 1)
     h_left = gap[:, None] - at_left - grad_norm[:, None] * left_end
     h_right = gap[:, None] - omega - grad_norm[:, None] * eps
     whole = (h_right >= 0).to(torch.int64).cumprod(1).sum(1)
-    censored = whole == len(eps)
-    interval = whole.clamp(max=len(eps) - 1)[:, None]
-    left, right = h_left.gather(1, interval).squeeze(1), h_right.gather(1, interval).squeeze(1)
+    censored = whole == radii
+    interval = whole.clamp(max=radii - 1)[:, None]
+
+    def there(values: Tensor) -> Tensor:
+        return values.gather(1, interval).squeeze(1)
+
+    left, right, start = there(h_left), there(h_right), there(left_end)
     share = torch.where(left > 0, left / (left - right).where(left > 0, 1), 0)
-    start, width = left_end[interval.squeeze(1)], (eps - left_end)[interval.squeeze(1)]
-    radius = torch.where(censored, eps[-1], start + share * width)
+    radius = torch.where(censored, eps[:, -1], start + share * (there(eps) - start))
     return radius.where(gap > 0, 0), censored & (gap > 0)
 
 

@@ -37,10 +37,10 @@ class EvaluationOptions:
     """A suite (standard, paper or quick), or comma-separated attacks."""
     topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
-    regularity: Method = "ascent"
-    """How L and ω of the bounds are estimated."""
+    regularity: Method = "local"
+    """How L and ω of the bounds are estimated: around each image, or ("ascent", "paper") on training images."""
     calibration_images: Count = 640
-    """Training images to estimate them on; at least 160 for a useful fit."""
+    """Training images that "ascent" and "paper" estimate them on; at least 160 for a useful fit."""
     smoothing: Numbers | None = None
     """Noise levels σ to certify with, as 0.25,0.5; default: none."""
     alpha: Between0And1 = 0.001

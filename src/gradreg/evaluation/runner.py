@@ -43,9 +43,10 @@ def evaluate(
 ) -> Evaluation:
     """How robust a model is, on random images of a test set: attacks, bounds, diagnosis, certificates.
 
-    `data` is a data set of `gradreg.data`, a part of one, (images, labels), or a loader of such pairs. The bounds need
-    training images, which only a whole data set has: otherwise pass `calibration`. Options are an `EvaluationOptions`,
-    or its fields as keywords: `evaluate(model, data, threat="linf", images=500)`. The model is left where and as it is.
+    `data` is a data set of `gradreg.data`, a part of one, (images, labels), or a loader of such pairs. Bounds by
+    "ascent" or "paper" need training images, which only a whole data set has: otherwise pass `calibration`. Options are
+    an `EvaluationOptions`, or its fields as keywords: `evaluate(model, data, threat="linf", images=500)`. The model is
+    left where and as it is.
 
     With `folder`, finished stages are kept there and the same call continues them; at the end it holds the files that
     `gradreg.evaluation.load` reads. Under torchrun, processes share the images, and each returns the evaluation.
