@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.ascent import Surroundings, climb_gradient, random_directions
-from gradreg.bounds.solve import largest_radius
+from gradreg.bounds.solve import roots
 from gradreg.norms import per_image
 
 # Radii of the sweep; the smallest is the largest over 2⁵.
@@ -122,7 +122,7 @@ class _Trail:
     def end_of_bound(self) -> Tensor:
         """The ω-bound by what was found so far; infinite where it has not ended yet."""
         norms, errors = self._curve()
-        radius, censored = largest_radius(self.gap, self.slope, norms, errors, "linear")
+        radius, censored = roots(self.gap, self.slope, norms, errors, "linear")
         return radius.where(~censored, torch.inf)
 
     def errors_within(self, radii: Tensor) -> Tensor:

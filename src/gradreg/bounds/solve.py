@@ -144,7 +144,12 @@ def largest_radius(
             raise DataError(
                 f"{name} must have one entry per radius, {radii}, or a row of them per image; got {shown(given)}."
             )
-    eps, omega = eps.expand(images, radii), omega.expand(images, radii)
+    return roots(gap, grad_norm, eps.expand(images, radii), omega.expand(images, radii), envelope)
+
+
+def roots(gap: Tensor, grad_norm: Tensor, eps: Tensor, omega: Tensor, envelope: _Envelope) -> tuple[Tensor, Tensor]:
+    """The roots of `largest_radius`, with one row of radii and ω per image and nothing checked."""
+    images, radii = eps.shape
     zero = eps.new_zeros(images, 1)
     left_end = torch.cat([zero, eps[:, :-1]], 1)
     at_left = omega if envelope == "step" else torch.cat([zero, omega[:, :-1]], 1)
