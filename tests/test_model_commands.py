@@ -38,6 +38,8 @@ def test_from_weights_to_a_report(weights: Path, tmp_path: Path, capsys: pytest.
     assert status(["evaluate", str(weights), *NAMED, *few]) == 0
     facts = json.loads((out / "evaluation.json").read_text())
     assert len((out / "images.csv").read_text().splitlines()) == 1 + 8
+    flags = {flag["code"]: flag["finding"] for flag in facts["threats"]["l2"]["flags"]}
+    assert " at 1.5" in flags["radius-does-not-help"], "the radius that robust error on digits is quoted at"
     assert status(["report", str(out), "-o", str(page)]) == 0
     assert "digits" in page.read_text()
     capsys.readouterr()
@@ -51,7 +53,11 @@ def test_a_diagnosis_has_an_exit_status(weights: Path, tmp_path: Path, capsys: p
     few = ["--images", "12", "--eps", "0.1", "-o", str(said)]
     assert status(["diagnose", str(weights), *NAMED, *few]) == 0
     assert "no sign of masking in these tests" in capsys.readouterr().out
-    assert json.loads(said.read_text())["flags"]
+    flags = json.loads(said.read_text())["flags"]
+    assert flags
+    assert status(["diagnose", str(weights), *NAMED, "--images", "12", "-o", str(said)]) == 0
+    assert json.loads(said.read_text())["flags"] == flags, "0.1 is the radius of the digits"
+    capsys.readouterr()
     assert status(["diagnose", "test_model_commands:quantised", *DATA, "--images", "12"]) == 1
     assert "zero-gradient-margin" in capsys.readouterr().out
 

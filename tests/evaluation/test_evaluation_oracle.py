@@ -182,7 +182,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "sigma twice": ({"smoothing": (0.5, 0.5)}, ConfigError, "must name each σ once"),
     "calibration": ({"calibration_images": 0}, ConfigError, "calibration_images must be at least 1; got 0"),
     "batch": ({"batch_size": 0}, ConfigError, "batch_size must be at least 1; got 0"),
-    "data": ({"data": 7}, DataError, "data must be a data set .*; got a int"),
+    "data": ({"data": 7}, DataError, "data must be a data set .*; got 7"),
     "nothing": ({"data": (torch.rand(0, 3, 4, 4), torch.zeros(0).long())}, DataError, "at least one image"),
     "range": ({"data": (torch.rand(9, 3, 4, 4) * 255, torch.zeros(9).long())}, DataError, "Pixels run from"),
     "classes": (

@@ -125,7 +125,7 @@ def test_the_diagnosis_is_told_and_a_warning_makes_the_entry_unreliable(
 ) -> None:
     folder = ship(run, "digits", flagged(load_evaluation(evaluation), tmp_path / "flagged"), to=tmp_path)
     card, found = (folder / "card.md").read_text(), json.loads((folder / "robustbench.json").read_text())
-    assert "- l2: no sign of masking in these tests. 1 tests were made and none was failed.\n" in card
+    assert "- l2: no sign of masking in these tests. 1 tests were run and none failed.\n" in card
     assert "- l∞: suspicious.\n  warning, noise-wins: Noise broke 3 of 12 images. Do not believe it." in card
     assert [found[threat]["unreliable"] for threat in ("l2", "linf")] == [False, True]
     assert f" on {processor()}. The weights are" in card, "what the run wrote down, where nobody says it better"

@@ -1,7 +1,7 @@
 """`gradreg diagnose`: the flags as a table, the verdict, and an exit status for scripts."""
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -43,8 +43,11 @@ class Diagnose:
             test = opened.data.test
             index = select(len(test), self.options.images, self.options.seed)
             x, y = test.floats(index).to(device), test.labels[index].to(device)
-            name = opened.subject.name
-            sys.exit(report(opened.model, x, y, self.options, Console(), name, output=self.output, sound=self.sound))
+            name, options = opened.subject.name, self.options
+            radii = opened.data.radii.get(options.norm.name)
+            if options.eps is None and radii:
+                options = replace(options, eps=radii[1])
+            sys.exit(report(opened.model, x, y, options, Console(), name, output=self.output, sound=self.sound))
 
 
 def report(

@@ -77,7 +77,7 @@ def verdict(flags: Iterable[Flag]) -> Verdict:
             more = f" (and {len(raised) - 1} more)" if len(raised) > 1 else ""
             return Verdict(word, f"{raised[0].code}: {raised[0].finding}{more}")
     made = sum(flag.code != "left-out" for flag in flags)
-    return Verdict("no sign of masking in these tests", f"{made} tests were made and none was failed.")
+    return Verdict("no sign of masking in these tests", f"{made} tests were run and none failed.")
 
 
 def is_proven_bug(flags: Iterable[Flag]) -> bool:

@@ -15,7 +15,7 @@ class DiagnosisOptions:
     threat: ThreatName | Threat = "linf"
     """The threat: linf, l2 or l1."""
     eps: Positive | None = None
-    """The radius of interest; default: 8/255 (linf), 0.5 (l2) or 12 (l1)."""
+    """The radius of interest; default: the data set's, else 8/255 (linf), 0.5 (l2) or 12 (l1)."""
     topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
     images: Count = 128

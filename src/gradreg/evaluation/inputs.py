@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import gather
+from gradreg.checks.scalars import shown
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.errors import DataError
 from gradreg.evaluation.options import EvaluationOptions
@@ -96,13 +97,11 @@ def _calibration(data: Data, options: EvaluationOptions) -> Calibration:
 
 
 def _pairs(data: Pairs) -> tuple[Tensor, Tensor]:
-    try:
-        x, y = gather(data, None)
-    except TypeError as error:
+    if not isinstance(data, Iterable):
         raise DataError(
-            "data must be a data set of gradreg.data, (images, labels), or a loader of such pairs; got a "
-            f"{type(data).__name__}."
-        ) from error
+            f"data must be a data set of gradreg.data, (images, labels), or a loader of such pairs; got {shown(data)}."
+        )
+    x, y = gather(data, None)
     if len(x) != len(y) or len(x) == 0:
         raise DataError(
             f"Expected one label per image and at least one image; got {len(x)} images and {len(y)} labels."

@@ -44,6 +44,7 @@ def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) 
             x,
             y,
             threat=threat,
+            eps=work.inputs.test_set.usual_radius(threat),
             topk=options.topk,
             seed=options.seed,
             attack_result=found.result(threat, options.topk, x.device),
