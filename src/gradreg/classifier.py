@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gradreg.calling.answers import Model, Output, answer, check_logits, required
 from gradreg.calling.repeats import check_alone
+from gradreg.checks.tensors import check_device
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.fingerprints import model_key
 from gradreg.penalty.passes import Criterion
@@ -181,8 +182,7 @@ class Classifier(nn.Module):
             raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
         if y.shape != (len(x),) or y.is_floating_point():
             raise DataError(f"y must hold {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
-        if y.device != x.device:
-            raise DataError(f"y must be on the device of x, {x.device}; got {y.device}. Move one of them.")
+        check_device("y", y, x)
         low, high = self.box
         smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):

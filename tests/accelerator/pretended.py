@@ -216,8 +216,9 @@ def _facts(func: Any) -> _Facts:
 
 def _compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     about = _facts(func)
-    if about.name == "_to_copy" and torch.device(kwargs.get("device") or NAME).type != NAME:
-        _note("looks", "copy to the host")
+    if torch.device(kwargs.get("device") or NAME).type != NAME:
+        if about.name == "_to_copy":
+            _note("looks", "copy to the host")
         return func(*_held(args), **_held(kwargs))
     if about.name == "copy_":
         _copied(args[0], args[1], len(args) > 2 and args[2])

@@ -16,7 +16,7 @@ from gradreg.attacks.search import LEAST_BUDGET, Finished, Search
 from gradreg.calling.repeats import check_again
 from gradreg.checks.fields import check_fields, check_options
 from gradreg.checks.scalars import Count, Natural, Range, check_integer, check_numbers
-from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import margin
@@ -122,8 +122,8 @@ def run_plan(
     x, y = check_batch(x), check_labels(y, len(x))
     if start is not None and check_batch(start, "start").shape != x.shape:
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
-    if start is not None and start.device != x.device:
-        raise DataError(f"start must be on the device of x, {x.device}; got {start.device}. Move one of them.")
+    if start is not None:
+        check_device("start", start, x)
     if setup.budget is not None:
         usual = "propagations per image, for one query and its checks"
         check_integer("budget", setup.budget, least=LEAST_BUDGET, usual=usual)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_choice, check_integer, shown
-from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import DataError
 from gradreg.losses import margin, probability_margin
@@ -25,8 +25,11 @@ def margin_loss(scores: Scores, topk: int) -> Criterion:
     return cast(Criterion, partial(probability_margin if scores == "probabilities" else margin, topk=topk))
 
 
-def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
-    """The first `limit` images and labels of a pair of tensors or of a loader of such pairs."""
+def gather(data: Data, limit: int | None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
+    """The first `limit` images and labels of a pair of tensors, or of a loader of such pairs.
+
+    The batches of a loader are moved to the `device`; tensors are taken as they are.
+    """
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor) and isinstance(data[1], Tensor):
         return data[0][:limit], data[1][:limit]
     if not isinstance(data, Iterable):
@@ -39,8 +42,8 @@ def gather(data: Data, limit: int | None) -> tuple[Tensor, Tensor]:
             isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
         ):
             raise DataError(f"The data must give pairs (images, labels) of tensors; got a {type(batch).__name__}.")
-        images.append(cast(Tensor, batch[0]))
-        labels.append(cast(Tensor, batch[1]))
+        images.append(cast(Tensor, batch[0]).to(device))
+        labels.append(cast(Tensor, batch[1]).to(device))
         held += len(images[-1])
         if limit is not None and held >= limit:
             break
@@ -58,6 +61,7 @@ def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor]:
     The images with the lowest and highest pixel and label stand for the others.
     """
     y = check_labels(y, len(check_batch(x)))
+    check_device("y", y, x)
     flat = x.flatten(1)
     extremes = (flat.amin(1).argmin(), flat.amax(1).argmax(), y.argmin(), y.argmax())
     few = torch.tensor(sorted({int(row) for row in extremes}), device=x.device)

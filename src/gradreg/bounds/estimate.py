@@ -79,7 +79,7 @@ def estimate_regularity(
     batch_size, seed = check_integer("batch_size", batch_size, least=1), search.seed
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), margin_loss(scores, topk)
     radii, clip = _grid(eps, geometry, method), check_switch("clip", clip)
-    x, y = gather(data, None if method == "local" else limit)
+    x, y = gather(data, None if method == "local" else limit, classifier.device)
     classes, y = check(classifier, x, y)
     keys = image_keys(x)
     if method != "local":

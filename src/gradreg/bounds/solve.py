@@ -120,8 +120,8 @@ def bounds(
         threat=regularity.threat,
         method=regularity.method,
         flags=flags,
-        omega_half=regularity.omega_at(0.5),
-        omega_one=regularity.omega_at(1.0),
+        omega_half=regularity.omega_at(0.5).to(gap.device),
+        omega_one=regularity.omega_at(1.0).to(gap.device),
     )
 
 

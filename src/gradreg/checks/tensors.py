@@ -33,6 +33,12 @@ def check_labels(y: Any, images: int, name: str = "y") -> Tensor:
     return y.long()
 
 
+def check_device(name: str, value: Tensor, x: Tensor) -> None:
+    """Refuse a tensor that is not where the images are; nothing that is passed directly is moved."""
+    if value.device != x.device:
+        raise DataError(f"{name} must be on the device of x, {x.device}; got {value.device}. Move one of them.")
+
+
 def check_classes(y: Tensor, classes: int, name: str = "y") -> None:
     """Refuse labels outside of the classes, −100 included: an ignored image would count as one without a loss."""
     low, high = (int(end) for end in y.aminmax())

@@ -15,7 +15,7 @@ from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
 from gradreg.calling.streams import RandomState
 from gradreg.checks.scalars import shown
-from gradreg.checks.tensors import check_batch, check_classes, check_labels
+from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.diagnosis import usage
@@ -57,6 +57,7 @@ def diagnose(
     chosen = options_of(DiagnosisOptions, options, keywords)
     norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
     x, y = check_batch(x).detach(), check_labels(y, len(x))
+    check_device("y", y, x)
     claims = Claims(attack_result, sound, bound)
     claims.check(len(x), norm.name, topk)
     if certificates is not None and not isinstance(certificates, Certificates):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_integer, check_numbers
-from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys, joint_key
@@ -82,7 +82,9 @@ def certify(
     if not 0 <= shard[0] < shard[1]:
         raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
     classifier, x = Classifier.of(model), check_batch(x)
-    labels = None if labels is None else check_labels(labels, len(x), "labels")
+    if labels is not None:
+        labels = check_labels(labels, len(x), "labels")
+        check_device("labels", labels, x)
     classes = _check(classifier, x, labels, topk, batch_size)
     grid = None if settings.radii is None else np.array(settings.radii)
     rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)

@@ -96,10 +96,11 @@ class Sampler:
         index = torch.from_numpy(rows).to(self.x.device)
         with torch.no_grad():
             logits = self.classifier(torch.add(self.x[index], noise, alpha=self.sigma), index)
-        if not bool(logits.isfinite().all()):
-            bad = int(index[~logits.isfinite().all(1)][0])
+        # An answer of −1 stands for logits that are not finite, so that one look at the device tells both.
+        answers = logits.argmax(1).where(logits.isfinite().all(1), -1).cpu().numpy()
+        if answers.min() < 0:
+            bad = int(rows[answers.argmin()])
             raise ModelError(f"The model's logits are not finite on image {bad} with noise of σ = {self.sigma:g}.")
-        answers = logits.argmax(1).cpu().numpy()
         end = 0
         for stage, taken in pieces:
             end += taken
