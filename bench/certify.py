@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from bench import measure
 from gradreg.attacks import attack
 from gradreg.bounds import Regularity, bounds, estimate_regularity, violations
-from gradreg.bounds.data import Scores, batches
+from gradreg.bounds.data import batches
+from gradreg.bounds.loss import Scores
 from gradreg.ledger import Ledger
 from gradreg.losses import probability_margin
 from gradreg.norms import ThreatName

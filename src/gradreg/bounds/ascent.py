@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradreg.bounds.loss import Loss
 from gradreg.classifier import Classifier
 from gradreg.norms import Radius, Threat, per_image
 from gradreg.penalty.passes import Criterion
@@ -20,28 +21,24 @@ class Surroundings:
     """Images with their losses and gradients, and the first-order error around them, eq. (mod) of §2.2."""
 
     classifier: Classifier
-    loss: Criterion
+    loss: Loss
     threat: Threat
     x: Tensor
     y: Tensor
     value: Tensor
     gradient: Tensor
     clip: bool
-    threshold: float = 0.0
-    """ℓ₀: the loss below which images are classified correctly."""
 
     @classmethod
-    def of(
-        cls, classifier: Classifier, loss: Criterion, threat: Threat, x: Tensor, y: Tensor, clip: bool
-    ) -> "Surroundings":
+    def of(cls, classifier: Classifier, loss: Loss, threat: Threat, x: Tensor, y: Tensor, clip: bool) -> "Surroundings":
         """One forward and one backward."""
         value, gradient = classifier.loss_and_gradient(x, y, loss)
         return cls(classifier, loss, threat, x, y, value, gradient, clip)
 
     @property
     def gap(self) -> Tensor:
-        """ℓ₀ − ℓ(x), or 0 for images that are misclassified."""
-        return (self.threshold - self.value).clamp(min=0)
+        """max{ℓ₀ − ℓ(x), 0}."""
+        return self.loss.gap(self.value)
 
     def fill(self, v: Tensor, radius: Radius) -> Tensor:
         """`v` in the ball and the box, scaled up to the radius: other pixels make up for what the box cuts off."""

@@ -1,28 +1,17 @@
-"""Images from tensors or loaders, and the loss that the bounds are about."""
+"""Images from tensors or loaders."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import Literal, cast, get_args
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import check_choice, check_integer, shown
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import DataError
-from gradreg.losses import margin, probability_margin
-from gradreg.penalty.passes import Criterion
 
-Scores = Literal["probabilities", "logits"]
 Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
-
-
-def margin_loss(scores: Scores, topk: int) -> Criterion:
-    """The modified Carlini-Wagner loss of §2.2: on probabilities as in the paper, or on logits."""
-    check_choice("scores", scores, get_args(Scores))
-    topk = check_integer("topk", topk, least=1)
-    return cast(Criterion, partial(probability_margin if scores == "probabilities" else margin, topk=topk))
 
 
 def gather(data: Data, limit: int | None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:

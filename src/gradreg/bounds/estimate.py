@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.ascent import Surroundings, climb_error, climb_gradient, random_directions
-from gradreg.bounds.data import Data, Scores, batches, check, gather, listed, margin_loss
+from gradreg.bounds.data import Data, batches, check, gather, listed
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.extremes import ExtremeValue, FitMethod, block_maxima, extreme_value
 from gradreg.bounds.local import Effort, explore
+from gradreg.bounds.loss import CriterionName, Loss, Scores, loss_of
 from gradreg.bounds.regularity import Regularity
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_integer, check_numbers, check_switch
@@ -42,6 +43,8 @@ def estimate_regularity(
     *,
     method: Method = "ascent",
     eps: Iterable[float] | None = None,
+    criterion: CriterionName | Criterion = "margin",
+    threshold: float | None = None,
     scores: Scores = "probabilities",
     topk: int = 1,
     block_size: int = 32,
@@ -72,12 +75,15 @@ def estimate_regularity(
     A fitted ω is cut at ε(L + max‖∇ℓ‖_*), which bounds it, before it is made monotone: one heavy-tailed fit at one
     radius would otherwise spoil all larger ones. `clip` keeps perturbed images in the pixel box, as attacks do.
     `progress` is called with the images done and their number.
+
+    Prop. 2.2 holds for any loss ℓ, one value per image of (logits, labels), with a `threshold` ℓ₀ below which images
+    are always classified correctly. Default: the margin at 0; "cross_entropy" has log 2.
     """
     search = _Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
     fitting = _Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
     limit = None if limit is None else check_integer("limit", limit, least=1)
     batch_size, seed = check_integer("batch_size", batch_size, least=1), search.seed
-    geometry, classifier, loss = threat_named(threat), Classifier.of(model), margin_loss(scores, topk)
+    geometry, classifier, loss = threat_named(threat), Classifier.of(model), loss_of(criterion, threshold, scores, topk)
     radii, clip = _grid(eps, geometry, method), check_switch("clip", clip)
     x, y = gather(data, None if method == "local" else limit, classifier.device)
     classes, y = check(classifier, x, y)
@@ -107,7 +113,7 @@ def estimate_regularity(
     errors, steepest, crossing = (torch.cat(column).cpu() for column in zip(*found, strict=True))
     finite = errors.isfinite().all(1) & steepest.isfinite()
     _refuse(~finite[order.argsort()], "have losses around them that are not finite")
-    common = _Common(geometry.name, method, radii, scores, topk, seed, keys)
+    common = _Common(geometry.name, method, radii, loss.name, loss.threshold, scores, topk, seed, keys)
     if method == "local":
         return common.regularity(steepest, errors, crossing=crossing)
     return _globally(common, fitting, errors, steepest, float(gradient.max()))
@@ -159,6 +165,8 @@ class _Common:
     threat: ThreatName
     method: Method
     eps: Tensor
+    criterion: str
+    threshold: float
     scores: Scores
     topk: int
     seed: int
@@ -227,7 +235,7 @@ def _double(values: float | list[float]) -> Tensor:
 
 
 def _gradient_norms(
-    classifier: Classifier, loss: Criterion, geometry: Threat, x: Tensor, y: Tensor, batch_size: int
+    classifier: Classifier, loss: Loss, geometry: Threat, x: Tensor, y: Tensor, batch_size: int
 ) -> Tensor:
     gradients = (classifier.loss_and_gradient(x[part], y[part], loss)[1] for part in batches(len(x), batch_size))
     return torch.cat([geometry.dual_norm(gradient) for gradient in gradients])

@@ -182,7 +182,9 @@ def _cross(trail: _Trail, end: float, topk: int, effort: Effort) -> None:
             norm = threat.norm(v).double()
             # If the loss rose in proportion to the distance, it would reach ℓ₀ here.
             farther = ((1 + _BEYOND) * norm * gap / rise).where(rise > gap / _FARTHER, _FARTHER * norm)
-            radius = torch.where(rise >= gap, norm * (1 - _NEARER * remaining), farther)
+            # Far beyond ℓ₀, go half of the way to there at once.
+            nearer = norm * (1 - (0.5 - 0.5 * gap / rise).clamp(min=_NEARER * remaining))
+            radius = torch.where(rise >= gap, nearer, farther)
             radius = radius.minimum(_WITHIN * trail.crossing).minimum(last)
             move = threat.ascent(gradient) * per_image(radius * remaining, v).to(v.dtype)
             v = around.fill(_scaled(v, radius, threat.norm) + move, radius)

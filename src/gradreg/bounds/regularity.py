@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from gradreg.bounds.data import Scores
+from gradreg.bounds.loss import Scores
 from gradreg.checks.scalars import check_number
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, ThreatName
@@ -19,8 +19,8 @@ from gradreg.storage import Facts, read, write
 _Method = Literal["paper", "ascent", "local", "given"]
 
 _TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper", "crossing")
-# Files of before there was such a tensor.
-_SINCE = ("crossing",)
+# Files of before do not have these.
+_SINCE = ("crossing", "criterion", "threshold")
 
 
 def _nothing() -> Tensor:
@@ -58,6 +58,10 @@ class Regularity:
     omega_upper: Tensor = field(default_factory=_nothing)
     crossing: Tensor = field(default_factory=_nothing)
     """Norm of the nearest v with ℓ(x + v) ≥ ℓ₀ that "local" found, per image; infinite where it found none."""
+    criterion: str = "margin"
+    """The loss ℓ; one of the user's own by its name, since functions are not saved."""
+    threshold: float = 0.0
+    """ℓ₀: images with a smaller loss are always classified correctly."""
 
     def __post_init__(self) -> None:
         if self.threat not in THREATS or self.method not in get_args(_Method):
@@ -76,6 +80,8 @@ class Regularity:
             raise ConfigError("ω must be ≥ 0 and must not fall with the radius, like any supremum over growing balls.")
         if not bool((self.lipschitz > 0).all()):
             raise ConfigError("L must be positive: a constant loss has no margin to bound.")
+        if len(self.crossing) and self.crossing.shape != self.lipschitz.shape:
+            raise ConfigError(f"crossing must have one entry per image; got shape {tuple(self.crossing.shape)}.")
 
     @property
     def per_image(self) -> bool:
@@ -99,9 +105,9 @@ class Regularity:
     def load(cls, path: str | Path) -> "Regularity":
         """Read what `save` wrote."""
         tensors, facts = read(path, "regularity")
-        known = {each.name for each in fields(cls)} - set(_TENSORS)
-        tensors = {name: _nothing() for name in _SINCE} | tensors
-        if set(facts) != known or set(tensors) != set(_TENSORS):
+        known = {each.name for each in fields(cls)}
+        found = {*facts, *tensors}
+        if not known - set(_SINCE) <= found <= known or not set(tensors) <= set(_TENSORS):
             raise DataError(f"{path} is not a regularity of this version of gradreg.")
         flags = facts.pop("flags")
         return cls(**facts, **tensors, flags=tuple(flags))  # type: ignore[arg-type]

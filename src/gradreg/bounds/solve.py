@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from gradreg.bounds.data import batches, check, margin_loss
+from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
+from gradreg.bounds.loss import CriterionName, same_loss
 from gradreg.bounds.regularity import Regularity
 from gradreg.checks.scalars import check_choice, check_integer, shown
 from gradreg.checks.tensors import check_column
@@ -19,7 +20,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys
 from gradreg.norms import ThreatName
 from gradreg.norms import threat as threat_named
-from gradreg.penalty.passes import Model
+from gradreg.penalty.passes import Criterion, Model
 
 _Envelope = Literal["step", "linear"]
 
@@ -38,6 +39,7 @@ class Bound:
     censored: Tensor
     """The ω-bound holds up to the end of ω's grid and may be larger."""
     margin: Tensor
+    """ℓ(x): the margin, or the loss that the regularity is about."""
     grad_norm: Tensor
     zero_gradient: Tensor
     """∇ℓ(x) is exactly zero: the first-order term says nothing about this image."""
@@ -73,6 +75,7 @@ def bounds(
     y: Tensor,
     regularity: Regularity,
     *,
+    criterion: CriterionName | Criterion | None = None,
     envelope: _Envelope | None = None,
     batch_size: int = 256,
 ) -> Bound:
@@ -80,7 +83,8 @@ def bounds(
 
     Between the radii of its grid ω is taken as at the next one: `envelope="step"`, never too small. "linear"
     interpolates, which is closer, and too small where ω is concave. Default: "linear" for what "local" found, since it
-    did not search on the grid and its slack allows for more, and "step" otherwise.
+    did not search on the grid and its slack allows for more, and "step" otherwise. A `criterion` of your own, which the
+    regularity was estimated with, has to be passed again.
     """
     if not isinstance(regularity, Regularity):
         raise ConfigError(f"regularity must be a Regularity, of estimate_regularity; got {shown(regularity)}.")
@@ -91,7 +95,7 @@ def bounds(
     classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
     _, y = check(classifier, x, y)
     flags = (*regularity.flags, *_compare_images(x, regularity))
-    loss = margin_loss(regularity.scores, regularity.topk)
+    loss = same_loss(regularity.criterion, regularity.threshold, regularity.scores, regularity.topk, criterion)
     values, norms = [], []
     for part in batches(len(x), batch_size):
         value, gradient = classifier.loss_and_gradient(x[part], y[part], loss)
@@ -103,7 +107,7 @@ def bounds(
             f"{int((~grad_norm.isfinite()).sum())} images have a gradient that is not finite: run `gradreg diagnose`."
         )
 
-    gap = (-margin).clamp(min=0)
+    gap = loss.gap(margin)
     lipschitz, eps, omega = (
         part.to(gap.device, gap.dtype) for part in (regularity.lipschitz, regularity.eps, regularity.omega)
     )
