@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|attacks|diagnosis`: measurements of gradreg itself.
+"""`python -m bench training|certify|attacks|diagnosis|claims`: measurements of gradreg itself.
 
 What a measurement does is imported when it runs.
 """
@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import subcommand
 
-from bench.options import AttackOptions, CertifyOptions, DiagnosisOptions, TrainingOptions
+from bench.options import AttackOptions, CertifyOptions, ClaimOptions, DiagnosisOptions, TrainingOptions
 from gradreg.errors import GradregError
 
 Options = (
@@ -18,6 +18,7 @@ Options = (
     | Annotated[CertifyOptions, subcommand("certify")]
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
+    | Annotated[ClaimOptions, subcommand("claims")]
 )
 # Each has a function `show` of the options and a console.
 _MODULES = {
@@ -25,6 +26,7 @@ _MODULES = {
     CertifyOptions: "bench.certify_command",
     AttackOptions: "bench.attacks_command",
     DiagnosisOptions: "bench.diagnosis",
+    ClaimOptions: "bench.claims.command",
 }
 _ABOUT = "Measure gradreg itself, side by side with what it is compared to."
 

@@ -182,6 +182,38 @@ class DiagnosisOptions:
             raise ConfigError(f"eps must be positive; got {self.eps}.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClaimOptions:
+    """The paper's claims, each with what was measured here: the table of docs/claims.md (a quarter of an hour)."""
+
+    only: str | Sequence[str] = ()
+    """Claims to check, by key, comma-separated; default: all."""
+    images: int = 200
+    """Test images of the digits that a claim is measured on."""
+    epochs: int = 6
+    rounds: int = 5
+    """How often a step is timed; the best counts."""
+    seed: int = 0
+    results: Path = Path("results")
+    """Where the evaluations of the paper's rows are."""
+    json: Path | None = None
+    """A file to write all figures to."""
+    work: Path | None = None
+    """A folder that keeps what is finished: the same command continues from there. Default: nothing is kept."""
+
+    def __post_init__(self) -> None:
+        _at_least_one(self, "images", "epochs", "rounds")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The claims to check; empty: all."""
+        return _names(self.only)
+
+    def facts(self) -> dict[str, Any]:
+        """What the JSON file says of the options."""
+        return {"images": self.images, "epochs": self.epochs, "rounds": self.rounds, "seed": self.seed}
+
+
 # Where something lies does not change what is measured.
 _PLACES = ("data_dir", "json", "work")
 

@@ -97,7 +97,7 @@ def _multiple(value: float | None) -> str:
 def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
     def lazy_cycle() -> None:
         for step in range(LAZY):
-            _penalised(model, x, y, eps=0.1, lazy=LAZY, step=step)()
+            penalised_step(model, x, y, eps=0.1, lazy=LAZY, step=step)()
 
     def adversarial() -> None:
         model.zero_grad(set_to_none=False)
@@ -105,14 +105,14 @@ def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:
         Adversarial(steps=AT_STEPS)(model, x, y, moment).backward()
 
     return {
-        "plain": _plain(model, x, y),
-        "penalty": _penalised(model, x, y, eps=0.1),
+        "plain": plain_step(model, x, y),
+        "penalty": penalised_step(model, x, y, eps=0.1),
         f"penalty, lazy {LAZY}": lazy_cycle,
-        "penalty, fraction 1/4": _penalised(model, x, y, eps=0.1, fraction=0.25),
-        "penalty, fraction 1/4, frozen bn": _penalised(model, x, y, eps=0.1, fraction=0.25, bn="frozen"),
-        "penalty, squared": _penalised(model, x, y, lam=0.1),
-        "penalty, squared, central difference": _penalised(model, x, y, lam=0.1, order=2),
-        "double backprop": _penalised(model, x, y, lam=0.1, method="double-backprop"),
+        "penalty, fraction 1/4": penalised_step(model, x, y, eps=0.1, fraction=0.25),
+        "penalty, fraction 1/4, frozen bn": penalised_step(model, x, y, eps=0.1, fraction=0.25, bn="frozen"),
+        "penalty, squared": penalised_step(model, x, y, lam=0.1),
+        "penalty, squared, central difference": penalised_step(model, x, y, lam=0.1, order=2),
+        "double backprop": penalised_step(model, x, y, lam=0.1, method="double-backprop"),
         f"adversarial training, {AT_STEPS} steps": adversarial,
     }
 
@@ -121,9 +121,9 @@ def _compiled_steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure
     """The same weights behind torch.compile, compiled here: what can go wrong goes wrong before anything is timed."""
     faster: nn.Module = torch.compile(model)  # type: ignore[assignment]
     steps: dict[str, measure.Step] = {
-        "plain, compiled": _plain(faster, x, y),
-        "penalty, compiled": _penalised(faster, x, y, eps=0.1),
-        "penalty, squared, compiled": _penalised(faster, x, y, lam=0.1),
+        "plain, compiled": plain_step(faster, x, y),
+        "penalty, compiled": penalised_step(faster, x, y, eps=0.1),
+        "penalty, squared, compiled": penalised_step(faster, x, y, lam=0.1),
     }
     try:
         for step in steps.values():
@@ -148,7 +148,9 @@ def _loading(shape: tuple[int, ...], batch_size: int) -> measure.Step:
 
 
 # Gradients are zeroed in place: weights and their gradients belong to no step's memory.
-def _plain(model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], None]:
+def plain_step(model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], None]:
+    """A step of ordinary training, without the optimizer."""
+
     def run() -> None:
         model.zero_grad(set_to_none=False)
         cross_entropy(model(x), y).mean().backward()
@@ -156,7 +158,8 @@ def _plain(model: nn.Module, x: Tensor, y: Tensor) -> Callable[[], None]:
     return run
 
 
-def _penalised(model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> Callable[[], None]:
+def penalised_step(model: nn.Module, x: Tensor, y: Tensor, **options: Any) -> Callable[[], None]:
+    """A step with the l2 penalty, without the optimizer."""
     numbers = count()
 
     def run() -> None:

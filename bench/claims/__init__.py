@@ -1,0 +1,1 @@
+"""The paper's claims, each with what checks it here: `python -m bench claims`."""

@@ -1,0 +1,41 @@
+"""What `python -m bench claims --json FILE` found, as the table of docs/claims.md."""
+
+import json
+from pathlib import Path
+
+from gradreg.errors import DataError
+from gradreg.report.tables.cells import word
+from gradreg.report.tables.layout import Column, Row, Table
+
+
+def claims_table(path: Path) -> Table:
+    """One row per claim of the paper."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        rows = tuple(
+            Row(
+                f"{each['says']} ({each['where']})",
+                (word(each["measured"]), word(each["verdict"]), word(f"`{each['key']}`")),
+            )
+            for each in found["claims"]
+        )
+        verdicts = [each["verdict"] for each in found["claims"]]
+        machine = found["machine"]
+        where = f"torch {machine['torch']}, {machine['processor']}, commit {machine['commit']}"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} must be a file that `python -m bench claims --json` wrote; got {type(error).__name__}: {error}."
+        ) from error
+    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts))
+    return Table(
+        "claims",
+        "The paper's claims",
+        f"Of {len(verdicts)} claims: {counts}. By `python -m bench claims --only KEY`, with {where}.",
+        (
+            Column("measured here", "What the command found."),
+            Column("verdict", "Whether the claim holds here."),
+            Column("key", "The name of the claim on the command line."),
+        ),
+        rows,
+        of="claim",
+    )
