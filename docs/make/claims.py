@@ -7,6 +7,8 @@ from gradreg.errors import DataError
 from gradreg.report.tables.cells import word
 from gradreg.report.tables.layout import Column, Row, Table
 
+_WORDS = {"holds": "hold here", "does not hold": "do not", "only there": "could not be repeated"}
+
 
 def claims_table(path: Path) -> Table:
     """One row per claim of the paper."""
@@ -15,7 +17,7 @@ def claims_table(path: Path) -> Table:
         rows = tuple(
             Row(
                 f"{each['says']} ({each['where']})",
-                (word(each["measured"]), word(each["verdict"]), word(f"`{each['key']}`")),
+                (word(each["measured"]), word(each["verdict"]), word(each["key"])),
             )
             for each in found["claims"]
         )
@@ -26,7 +28,7 @@ def claims_table(path: Path) -> Table:
         raise DataError(
             f"{path} must be a file that `python -m bench claims --json` wrote; got {type(error).__name__}: {error}."
         ) from error
-    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts))
+    counts = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in _WORDS.items())
     return Table(
         "claims",
         "The paper's claims",
