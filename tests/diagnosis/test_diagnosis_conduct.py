@@ -120,7 +120,7 @@ def test_the_cost_is_what_the_page_says() -> None:
 
     diagnose(constant, torch.rand(10, 1, 8, 8), torch.zeros(10, dtype=torch.int64))
     page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
-    said = re.search(r"([0-9]+) forwards and ([0-9]+) backwards", page)
+    said = re.search(r"([0-9]+) forwards and ([0-9]+) backwards per image", page)
     assert said is not None
     assert [round(rows["forwards"] / 10), round(rows["backwards"] / 10)] == [int(number) for number in said.groups()]
 
