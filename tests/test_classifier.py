@@ -122,7 +122,11 @@ def test_wrong_outputs_are_refused(model: object, message: str, batch: tuple[Ten
         (torch.zeros(2, 3, 2, 2, dtype=torch.uint8), torch.tensor([0, 1]), "x must be a float batch"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0.0, 1.0]), "2 integer labels"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0]), "2 integer labels"),
-        (torch.zeros(2, 3, 2, 2), torch.tensor([0, 3]), "Labels run from 0 to 3, outside the model's classes 0 to 2"),
+        (
+            torch.zeros(2, 3, 2, 2),
+            torch.tensor([0, 3]),
+            "y must hold labels from 0 to 2, the model's classes; got 0 to 3",
+        ),
     ],
 )
 def test_wrong_images_and_labels_are_refused(x: Tensor, y: Tensor, message: str) -> None:

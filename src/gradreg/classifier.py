@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from gradreg.calling.answers import Model, Output, answer, check_logits, required
 from gradreg.calling.repeats import check_alone
-from gradreg.checks.tensors import check_device
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import check_integer, check_numbers
+from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.fingerprints import model_key
 from gradreg.penalty.passes import Criterion
@@ -62,6 +64,7 @@ class Classifier(nn.Module):
             )
         if (mean is None) != (std is None):
             raise ConfigError("Pass both mean= and std= for normalisation, or neither.")
+        box = conform("box", box, tuple[float, float])
         if not box[0] < box[1]:
             raise ConfigError(f"box must be the smallest and the largest pixel value, such as (0, 1); got {box}.")
         if output is not None and not callable(output):
@@ -71,8 +74,8 @@ class Classifier(nn.Module):
         self.model, self.box, self.output = model, box, output
         self._queries: Queries | None = None
         # Buffers, so that `to`, `double` and `half` take them along; not persistent, so that they are in no state_dict.
-        self.register_buffer("_mean", _channels(mean, self.device), persistent=False)
-        self.register_buffer("_std", _channels(std, self.device), persistent=False)
+        self.register_buffer("_mean", _channels("mean", mean, self.device), persistent=False)
+        self.register_buffer("_std", _channels("std", std, self.device, above=0), persistent=False)
 
     @classmethod
     def of(cls, model: Model) -> "Classifier":
@@ -120,6 +123,7 @@ class Classifier(nn.Module):
     @contextmanager
     def counted(self, images: int, device: torch.device | None = None) -> Iterator[Queries]:
         """Count the forwards and backwards spent on each of that many images; a function does not say its `device`."""
+        images = check_integer("images", images, least=1)
         outer, self._queries = self._queries, Queries.none(images, device or self.device or torch.device("cpu"))
         try:
             yield self._queries
@@ -137,9 +141,7 @@ class Classifier(nn.Module):
         logits = self.ask(x)
         _check_logits(logits)
         classes = logits.shape[1]
-        lowest, highest = _range(y)
-        if lowest < 0 or highest >= classes:
-            raise DataError(f"Labels run from {lowest} to {highest}, outside the model's classes 0 to {classes - 1}.")
+        check_classes(y, classes)
         if alone:
             check_alone(self.ask, x, self.box)
         return logits
@@ -178,11 +180,11 @@ class Classifier(nn.Module):
             )
 
     def _check_images(self, x: Tensor, y: Tensor) -> None:
-        if x.ndim < 2 or not x.is_floating_point() or len(x) == 0:
-            raise DataError(f"x must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
-        if y.shape != (len(x),) or y.is_floating_point():
-            raise DataError(f"y must hold {len(x)} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
+        check_labels(y, len(check_batch(x)))
         check_device("y", y, x)
+        statistics = [part.shape[1] for part in (self._mean, self._std) if part is not None]
+        if statistics and (x.ndim != 4 or any(channels not in (1, x.shape[1]) for channels in statistics)):
+            raise DataError(f"x must have {max(statistics)} channels, like mean and std; got shape {tuple(x.shape)}.")
         low, high = self.box
         smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):
@@ -222,8 +224,13 @@ def _first_float(model: Model) -> Tensor | None:
     return next((tensor for tensor in tensors if tensor.is_floating_point()), None)
 
 
-def _channels(values: Sequence[float] | None, device: torch.device | None) -> Tensor | None:
-    return None if values is None else torch.tensor(values, device=device).view(1, -1, 1, 1)
+def _channels(
+    name: str, values: Sequence[float] | None, device: torch.device | None, above: float | None = None
+) -> Tensor | None:
+    """One number per channel, or one for all, shaped to broadcast over images."""
+    if values is None:
+        return None
+    return torch.tensor(check_numbers(name, values, above=above), device=device).view(1, -1, 1, 1)
 
 
 def _add(counts: Tensor, images: Tensor | None, rows: int) -> None:

@@ -113,9 +113,9 @@ def test_a_recipe_names_steps_with_options() -> None:
         ({"padding": 3}, "no augmentation None"),
         ({"name": "flip", "p": 0.5}, "'flip' has no option 'p': it has none"),
         ({"name": "crop", "size": 3}, "'crop' has no option 'size': it has padding, fill"),
-        ({"name": "crop", "fill": 128}, r"fill of augmentation 'crop' must lie in \[0, 1\]; got 128"),
-        ({"name": "crop", "padding": 1.5}, "padding of augmentation 'crop' must lie in .*; got 1.5"),
-        ({"name": "cutout", "size": 0}, "size of augmentation 'cutout' must lie in .*; got 0"),
+        ({"name": "crop", "fill": 128}, r"fill of augmentation 'crop' must be from 0 to 1; got 128"),
+        ({"name": "crop", "padding": 1.5}, "padding of augmentation 'crop' must be a whole number; got 1.5"),
+        ({"name": "cutout", "size": 0}, "size of augmentation 'cutout' must be from 1 to 1024; got 0"),
     ],
 )
 def test_a_wrong_recipe_is_refused(spec: Any, message: str) -> None:

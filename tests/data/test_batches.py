@@ -123,5 +123,5 @@ def test_senseless_set_ups_are_refused(images: Images) -> None:
         Batches(images, 4, rank=2, world=2)
     with pytest.raises(ConfigError, match="50 images do not fill one batch of 60"):
         Batches(images, 30, world=2, drop_last=True)
-    with pytest.raises(ConfigError, match="The first batch must lie between 0 and 4 in this epoch; got 5"):
+    with pytest.raises(ConfigError, match="batch_index must be from 0 to 4; got 5"):
         Batches(images, 16).start(5)

@@ -268,7 +268,7 @@ def test_subset_and_split(root: Path) -> None:
 def test_senseless_set_ups_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="must be 'crop' or 'flip'; got 'cutout'"):
         FolderBatches(part(root), 2, augment=("cutout",))
-    with pytest.raises(ConfigError, match=r"min_scale, .*, must lie in \(0, 1\]; got 0"):
+    with pytest.raises(ConfigError, match=r"min_scale must be above 0 and at most 1 .*; got 0"):
         FolderBatches(part(root), 2, min_scale=0)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(DataError, match="pip install pillow"):

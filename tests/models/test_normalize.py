@@ -52,9 +52,9 @@ def test_statistics_are_checked_even_where_tensors_hold_no_numbers() -> None:
     [
         ([0.5, 0.5], [0.2] * 3, "mean and std must have the same number of values; got 2 and 3."),
         (MEAN, [0.2, 0.0, 0.2], "std must be positive for every channel; got [0.2, 0.0, 0.2]."),
-        ("grey", STD, "mean must be a number or a list of numbers; got 'grey'."),
-        (MEAN, float("nan"), "std must be a finite number, or a list of one per channel; got nan."),
-        ([], STD, "mean must be a finite number, or a list of one per channel; got []."),
+        ("grey", STD, "mean must be a number; got 'grey'."),
+        (MEAN, float("nan"), "std must be a finite number; got nan."),
+        ([], STD, "mean must be one or more numbers; got []."),
     ],
 )
 def test_senseless_statistics_are_refused(mean: Statistics, std: Statistics, message: str) -> None:

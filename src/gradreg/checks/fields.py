@@ -15,13 +15,16 @@ from gradreg.errors import ConfigError
 _UNLIMITED = Range()
 
 
-def check_fields(options: Any) -> None:
-    """Check every number, switch and choice of a frozen dataclass, and make its numbers Python's own."""
+def check_fields(options: Any, path: str = "") -> None:
+    """Check every number, switch and choice of a frozen dataclass, and make its numbers Python's own.
+
+    `path` goes in front of a field's name in errors, as in "probe.steps must be at least 1; got 0."
+    """
     cls: Any = type(options)
     hints = _hints(cls)
     for field in fields(options):
         value = getattr(options, field.name)
-        found = conform(field.name, value, hints[field.name])
+        found = conform(path + field.name, value, hints[field.name])
         if found is not value:
             object.__setattr__(options, field.name, found)
 

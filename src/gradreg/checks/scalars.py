@@ -4,10 +4,12 @@ What is checked comes back as Python's own int or float, so that nothing behind 
 """
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Annotated, Any
 
 from gradreg.errors import ConfigError, GradregError, did_you_mean
@@ -145,6 +147,13 @@ def check_names(name: str, values: Any) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in found):
         raise ConfigError(f"{name} must be a list of names; got {shown(values)}.")
     return found
+
+
+def check_path(name: str, value: Any, error: type[GradregError] = ConfigError) -> Path:
+    """A path, as text or as a Path."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise error(f"{name} must be a path; got {shown(value)}.")
+    return Path(value)
 
 
 def plain(value: Any) -> Any:

@@ -41,7 +41,7 @@ def check_device(name: str, value: Tensor, x: Tensor) -> None:
 
 def check_classes(y: Tensor, classes: int, name: str = "y") -> None:
     """Refuse labels outside of the classes, −100 included: an ignored image would count as one without a loss."""
-    low, high = (int(end) for end in y.aminmax())
+    low, high = torch.stack(y.aminmax()).tolist()
     if low < 0 or high >= classes:
         raise DataError(f"{name} must hold labels from 0 to {classes - 1}, the model's classes; got {low} to {high}.")
 

@@ -5,18 +5,19 @@ the closest known one. A field whose metadata names `kinds` holds one of several
 says which, and the name alone stands for that kind with its defaults.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import check_choice, shown
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError, did_you_mean
 
 _T = TypeVar("_T")
 
-_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+_SCALARS = (bool, int, float, str)
 
 
 def build(cls: type[_T], table: Mapping[str, Any], where: str = "") -> _T:
@@ -54,9 +55,7 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
         (hint,) = (part for part in parts if part is not NoneType)
         return _convert(value, hint, field, where)
     if origin is Literal:
-        if value not in parts:
-            raise ConfigError(f"{where} must be one of {', '.join(map(repr, parts))}; got {value!r}.")
-        return value
+        return check_choice(where, value, parts)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"{where} must be a list; got {value!r}.")
@@ -67,7 +66,7 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
         return tuple(_convert(entry, kind, field, f"{where}[{i}]") for i, (entry, kind) in pairs)
     if is_dataclass(hint):
         return _table(value, hint, where)  # type: ignore[arg-type]
-    if hint in _WORDS:
+    if hint in _SCALARS:
         return _scalar(value, hint, where)
     if origin is not None and issubclass(origin, Mapping) and not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a table such as {{ name = … }}; got {value!r}.")
@@ -98,25 +97,11 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
 
 
 def _scalar(value: Any, kind: type, where: str) -> Any:
-    if kind is float:
-        if isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
-            return known  # TOML cannot write 8/255 as a number
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return _finite(value, where)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{where} must be {_WORDS[kind]}; got {value!r}.")
-    return value
-
-
-def _finite(value: float, where: str) -> float:
-    """TOML can write nan and inf, which no setting can be."""
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ConfigError(f"{where} must be a finite number; got {str(value)[:40]}.")
-    return number
+    if kind is float and isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
+        return known  # TOML cannot write 8/255 as a number
+    if kind is str and not isinstance(value, str):
+        raise ConfigError(f"{where} must be a string; got {shown(value)}.")
+    return conform(where, value, kind)
 
 
 def _plain(value: Any, field: Field[Any] | None) -> Any:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import Range, shown
 from gradreg.errors import ConfigError, did_you_mean
 
 Draw = Callable[[int], Tensor]
@@ -66,15 +68,23 @@ def cutout(batch: Tensor, draw: Draw, size: int = 16) -> Tensor:
 
 
 _STEPS: dict[str, Callable[..., Tensor]] = {"crop": crop, "flip": flip, "cutout": cutout}
-_LIMITS = {"padding": ((int,), 0, 1024), "size": ((int,), 1, 1024), "fill": ((int, float), 0, 1)}
+_LIMITS: dict[str, Any] = {
+    "padding": Annotated[int, Range(least=0, most=1024)],
+    "size": Annotated[int, Range(least=1, most=1024)],
+    "fill": Annotated[float, Range(least=0, most=1)],
+}
 
 
 def pipeline(specs: Sequence[Spec] | None) -> tuple[Step, ...]:
     """Steps from a recipe: names, tables such as {name = "crop", fill = 0.0}, or functions of (batch, draw)."""
+    if not isinstance(specs, Sequence | None) or isinstance(specs, str):
+        raise ConfigError(f"augment must be a list of steps, as ['crop', 'flip']; got {shown(specs)}.")
     return tuple(spec if callable(spec) else _step(spec) for spec in specs or ())
 
 
 def _step(spec: str | Mapping[str, Any]) -> Step:
+    if not isinstance(spec, str | Mapping):
+        raise ConfigError(f"A step of augment must be a name, a table or a function; got {shown(spec)}.")
     options: dict[str, Any] = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = options.pop("name", None)
     if name not in _STEPS:
@@ -83,11 +93,11 @@ def _step(spec: str | Mapping[str, Any]) -> Step:
     known = list(inspect.signature(_STEPS[name]).parameters)[2:]
     if unknown := [option for option in options if option not in known]:
         raise ConfigError(f"Augmentation {name!r} has no option {unknown[0]!r}: it has {', '.join(known) or 'none'}.")
-    for option, value in options.items():
-        kinds, low, high = _LIMITS[option]
-        if not isinstance(value, kinds) or not low <= value <= high:
-            raise ConfigError(f"{option} of augmentation {name!r} must lie in [{low}, {high}]; got {value!r}.")
-    return partial(_STEPS[name], **options)
+    checked = {
+        option: conform(f"{option} of augmentation {name!r}", value, _LIMITS[option])
+        for option, value in options.items()
+    }
+    return partial(_STEPS[name], **checked)
 
 
 def _interval(length: int, size: int, draw: Draw) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gradreg.checks.scalars import check_integer, check_number
 from gradreg.data.augment import Spec, per_image, pipeline
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.folder import ImageFolder
@@ -81,15 +82,12 @@ class FolderBatches(Epochs):
         need_pillow()
         if unknown := [name for name in augment or () if name not in ("crop", "flip")]:
             raise ConfigError(f"augment of an image folder must be 'crop' or 'flip'; got {unknown[0]!r}.")
-        if not 0 < min_scale <= 1:
-            raise ConfigError(
-                f"min_scale, the smallest fraction of an image that a crop keeps, must lie in (0, 1]; got {min_scale}."
-            )
+        min_scale = check_number("min_scale", min_scale, above=0, most=1, usual="the least that a crop keeps")
         self.folder = folder
-        self.size = folder.size if size is None else size
+        self.size = folder.size if size is None else check_integer("size", size, least=1)
         self.min_scale = min_scale if "crop" in (augment or ()) else None
         self.flip = "flip" in (augment or ())
-        self.workers = workers
+        self.workers = check_integer("workers", workers, least=0)
         self.device = torch.device("cpu" if device is None else device)
         self.channels_last = channels_last
 

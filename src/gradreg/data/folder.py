@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import check_integer
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -26,6 +27,9 @@ class ImageFolder:
     classes: tuple[str, ...]
     source: str
     size: int = 224
+
+    def __post_init__(self) -> None:
+        check_integer("size", self.size, least=1)
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import shown
 from gradreg.data.folder import ImageFolder
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -32,13 +33,13 @@ class Images:
     source: str = "The image set"
 
     def __post_init__(self) -> None:
-        if self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
+        if not isinstance(self.pixels, Tensor) or self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
             raise DataError(
                 f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width); "
-                f"got {_describe(self.pixels)}."
+                f"got {shown(self.pixels)}."
             )
-        if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise DataError(f"{self.source}: labels must be an int64 tensor (image,); got {_describe(self.labels)}.")
+        if not isinstance(self.labels, Tensor) or self.labels.dtype != torch.int64 or self.labels.ndim != 1:
+            raise DataError(f"{self.source}: labels must be an int64 tensor (image,); got {shown(self.labels)}.")
         if len(self.pixels) != len(self.labels):
             raise DataError(
                 f"{self.source} must have one label per image; got {len(self.labels)} for {len(self.pixels)} images."
@@ -89,7 +90,3 @@ class DataSet:
     def classes(self) -> tuple[str, ...]:
         """The class name of each label."""
         return self.train.classes
-
-
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

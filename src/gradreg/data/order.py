@@ -9,14 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural, check_integer
 from gradreg.errors import ConfigError, DataError
 from gradreg.randomness import generator
 
 
 def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:
     """Positions kept and positions held out, each in their old order."""
-    if not 0 < n < count:
-        raise DataError(f"The number of held-out images of {source} must lie between 1 and {count - 1}; got {n}.")
+    seed = check_integer("seed", seed, least=0)
+    n = check_integer(f"The number of held-out images of {source}", n, least=1, most=count - 1, error=DataError)
     shuffled = torch.randperm(count, generator=generator("holdout", seed))
     return shuffled[n:].sort().values, shuffled[:n].sort().values
 
@@ -31,18 +33,17 @@ class Order:
     without an image: use `drop_last` to train in several processes.
     """
 
-    count: int
-    batch_size: int
+    count: Natural
+    batch_size: Count
     shuffle: bool = False
-    seed: int = 0
+    seed: Natural = 0
     drop_last: bool = False
-    rank: int = 0
-    world: int = 1
+    rank: Natural = 0
+    world: Count = 1
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1; got {self.batch_size}.")
-        if not 0 <= self.rank < self.world:
+        check_fields(self)
+        if self.rank >= self.world:
             raise ConfigError(
                 f"rank must lie between 0 and {self.world - 1} for {self.world} processes; got {self.rank}."
             )
@@ -84,13 +85,11 @@ class Epochs(ABC):
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration runs through, from its first batch."""
-        self.epoch, self.first = epoch, 0
+        self.epoch, self.first = check_integer("epoch", epoch, least=0), 0
 
     def start(self, batch_index: int) -> None:
         """Let iterations of this epoch begin at a later batch; the earlier ones cost nothing."""
-        if not 0 <= batch_index <= len(self):
-            raise ConfigError(f"The first batch must lie between 0 and {len(self)} in this epoch; got {batch_index}.")
-        self.first = batch_index
+        self.first = check_integer("batch_index", batch_index, least=0, most=len(self))
 
     def __len__(self) -> int:
         return len(self.order)

@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
+from gradreg.checks.scalars import check_integer
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import DataError
 from gradreg.reading import read_json
 from gradreg.storage import replacing
 
@@ -47,10 +48,8 @@ class Copies:
     quality: int = 90
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ConfigError(f"size, the shorter side in pixels, must be at least 1; got {self.size}.")
-        if not 1 <= self.quality <= 95:
-            raise ConfigError(f"quality of JPEG files must lie between 1 and 95; got {self.quality}.")
+        check_integer("size", self.size, least=1, usual="the shorter side in pixels")
+        check_integer("quality", self.quality, least=1, most=95, usual="of JPEG files")
         if self.destination.is_relative_to(self.source) or self.source.is_relative_to(self.destination):
             raise DataError(
                 f"{self.destination} and {self.source} must not contain each other: choose another destination."
@@ -99,8 +98,8 @@ def resize(
     was interrupted. A file that cannot be read does not keep the others from being copied.
     """
     need_pillow()
-    if workers is not None and workers < 0:
-        raise ConfigError(f"workers must be ≥ 0, where 0 uses this process alone; got {workers}.")
+    if workers is not None:
+        workers = check_integer("workers", workers, least=0, usual="0 uses this process alone")
     copies = Copies(source.expanduser().resolve(), destination.expanduser().resolve(), size, quality)
     paths = _paths(copies)
     _prepare(copies)

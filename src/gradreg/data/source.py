@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gradreg.checks.scalars import shown
 from gradreg.data import cifar10, cifar10_1, fashion_mnist, folder, mnist5k
 from gradreg.data.files import data_root
 from gradreg.data.images import DataSet, Images
@@ -48,6 +49,8 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     Existing files are used if their content is valid, whatever their checksum; missing files are downloaded and must
     have the official checksum.
     """
+    if not isinstance(name, str):
+        raise DataError(f"name must be that of a data set, {choices()}; got {shown(name)}.")
     if name.startswith(FOLDER):
         return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
     if name not in DATA_SETS:

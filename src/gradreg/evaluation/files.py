@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
+from gradreg.checks.scalars import check_path
 from gradreg.codec import Tensors, join, split
 from gradreg.errors import DataError
 from gradreg.evaluation import table
@@ -74,7 +75,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
 
 def load(path: str | os.PathLike[str]) -> Evaluation:
     """Read what `save` wrote; `path` is the folder or its evaluation.json."""
-    given = Path(path)
+    given = check_path("path", path)
     place = given.parent if given.name == FACTS else given
     content = _facts(place)
     with one_sentence(place / FACTS, _AGAIN):

@@ -49,6 +49,6 @@ ACTIVATIONS = tuple(_ACTIVATIONS)
 
 def activation(name: str) -> Callable[[], nn.Module]:
     """What makes a fresh layer of that name: relu, c2relu, gelu, silu or softplus. All but relu are C²."""
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise unknown("activation", name, ACTIVATIONS)
     return _ACTIVATIONS[name]

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 from torch import nn
 
+from gradreg.checks.scalars import check_integer
+from gradreg.errors import ModelError
 from gradreg.models.activations import activation as activation_named
 from gradreg.models.averaged import AveragedConv2d
-from gradreg.models.checks import whole_number
 from gradreg.models.normalize import Statistics, first_layer
 
 _STEM_WIDTH = 24
@@ -32,7 +33,7 @@ def compact(
 
     `width=64` is the size of the original: 71 million multiply-adds.
     """
-    whole_number("width", width, least=1)
+    width = check_integer("width", width, least=1, most=10_000, error=ModelError)
     act = activation_named(activation)
     return nn.Sequential(
         OrderedDict[str, nn.Module](

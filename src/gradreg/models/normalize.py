@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.scalars import check_numbers
 from gradreg.errors import ModelError
 
 Statistics = float | Sequence[float]
@@ -57,10 +58,4 @@ def first_layer(mean: Statistics | None, std: Statistics | None, channels: int) 
 
 def _column(name: str, values: Statistics) -> Tensor:
     """Numbers as a [C, 1, 1] tensor, which broadcasts over images; on the CPU, where they can be looked at."""
-    try:
-        column = torch.tensor(values, dtype=torch.float32, device="cpu")
-    except (TypeError, ValueError, RuntimeError):
-        raise ModelError(f"{name} must be a number or a list of numbers; got {values!r}.") from None
-    if column.dim() > 1 or column.numel() == 0 or not bool(column.isfinite().all()):
-        raise ModelError(f"{name} must be a finite number, or a list of one per channel; got {values!r}.")
-    return column.reshape(-1, 1, 1)
+    return torch.tensor(check_numbers(name, values, error=ModelError), device="cpu").reshape(-1, 1, 1)

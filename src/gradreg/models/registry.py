@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.errors import ModelError, did_you_mean
-from gradreg.models.checks import unknown, whole_number
+from gradreg.models.checks import unknown
 from gradreg.models.compact import compact
 from gradreg.models.external import timm_model, torchvision_model, user_function
 from gradreg.models.resnet import resnet50
@@ -39,6 +40,9 @@ MODELS = {
     "resnet50": Entry(resnet50, "the paper's ImageNet network, v1.5 (4.1 GMAC at 224x224, 25.6 M parameters)"),
 }
 
+# Beyond these, torch fails to allocate the first or the last layer.
+_MOST_CLASSES, _MOST_CHANNELS = 1_000_000, 10_000
+
 LIBRARIES = {"timm": timm_model, "torchvision": torchvision_model}
 
 
@@ -52,9 +56,12 @@ def build(name: str, *, classes: int, **options: Any) -> nn.Module:
 
     Weights are drawn from torch's global generator.
     """
-    whole_number("classes", classes, least=2)
+    if not isinstance(name, str):
+        raise ModelError(f"name must be that of a model, as 'compact'; got {shown(name)}.")
+    classes = check_integer("classes", classes, least=2, most=_MOST_CLASSES, error=ModelError)
     if "channels" in options:
-        whole_number("channels", options["channels"], least=1)
+        channels = check_integer("channels", options["channels"], least=1, most=_MOST_CHANNELS, error=ModelError)
+        options |= {"channels": channels}
     with _function(name) as function:
         return _call(name, function, {"classes": classes, **options})
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from gradreg.checks.scalars import require
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, NotNegative, Positive, require
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
-from gradreg.penalty.passes import BatchNormMode, Calls, check_batch_norm_mode
+from gradreg.penalty.passes import BatchNormMode, Calls
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,17 @@ class Adversarial:
     """
 
     threat: ThreatName = "linf"
-    eps: float = 8 / 255
-    steps: int = 7
-    step_size: float | None = None
+    eps: NotNegative = 8 / 255
+    steps: Count = 7
+    step_size: Positive | None = None
     random_start: bool = True
     clip: bool = True
     bn: BatchNormMode = "train"
-    ramp_epochs: float = 0.0
+    ramp_epochs: NotNegative = 0.0
     stop_early: bool = False
 
     def __post_init__(self) -> None:
-        check_crafting(self.threat, self.eps, self.steps, self.step_size, self.bn)
+        check_fields(self)
         require(
             not self.stop_early or self.bn == "frozen",
             "stop_early = true drops images from the batch, and with batch statistics an image's loss depends on the "
@@ -56,12 +57,3 @@ class Adversarial:
 
     def describe(self) -> str:
         return f"on the worst images that {self.steps} steps of ascent find within {ball(self.threat, self.eps)}"
-
-
-def check_crafting(name: ThreatName, eps: float, steps: int, step_size: float | None, bn: BatchNormMode) -> None:
-    """Check the settings of the attack that an objective trains on."""
-    threat(name)
-    require(eps >= 0, f"eps must be a radius ≥ 0, in pixel units; got {eps}.")
-    require(steps >= 1, f"steps must be at least 1; got {steps}.")
-    require(step_size is None or step_size > 0, f"step_size must be positive; got {step_size}.")
-    check_batch_norm_mode(nn.Identity(), bn)

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import NotNegative, Positive
 from gradreg.norms import ThreatName, threat
-from gradreg.objectives.adversarial import check_crafting
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, single_step
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -14,14 +15,14 @@ from gradreg.penalty.passes import BatchNormMode, Calls
 @dataclass(frozen=True)
 class _SingleStep:
     threat: ThreatName = "linf"
-    eps: float = 8 / 255
-    step_size: float | None = None
+    eps: NotNegative = 8 / 255
+    step_size: Positive | None = None
     clip: bool = True
     bn: BatchNormMode = "train"
-    ramp_epochs: float = 0.0
+    ramp_epochs: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        check_crafting(self.threat, self.eps, 1, self.step_size, self.bn)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class NoisyStep(_SingleStep):
     The stronger noise and the missing projection prevent catastrophic overfitting.
     """
 
-    noise: float = 2.0
+    noise: NotNegative = 2.0
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)

@@ -1,12 +1,13 @@
 """The paper's objective: the loss plus the input gradient penalty of `gradreg.regularized_loss`."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from gradreg.checks.scalars import require
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
 from gradreg.norms import ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome
@@ -27,37 +28,34 @@ class Gradient:
     """
 
     threat: ThreatName = "l2"
-    lam: float | None = None
-    eps: float | None = None
-    weight: float = 1.0
+    lam: NotNegative | None = None
+    eps: NotNegative | None = None
+    weight: NotNegative = 1.0
     squared: bool | None = None
     scale: Scale | None = None
-    h: float | None = None
+    h: Positive | None = None
     """Default: that of `regularized_loss`, filled in as a number so that it is recorded."""
     order: Literal[1, 2] = 1
     method: Method = "fd"
     bn: BatchNormMode = "train"
     autocast: AutocastMode = "off"
-    lazy: int = 1
-    fraction: float = 1.0
+    lazy: Count = 1
+    fraction: UpTo1 = 1.0
     graphs: Literal[1, 2] = 1
-    ramp_epochs: float = 0.0
-    h_start: float | None = None
-    h_ramp_epochs: float = 0.0
-    h_jitter: float = 0.0
+    ramp_epochs: NotNegative = 0.0
+    h_start: Positive | None = None
+    h_ramp_epochs: NotNegative = 0.0
+    h_jitter: Annotated[float, Range(least=0, below=1, usual="a fraction of h")] = 0.0
     jitter: Literal["image", "step"] = "image"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.h is None:
             object.__setattr__(self, "h", default_step(self.eps))
-        require(self.ramp_epochs >= 0, f"ramp_epochs must be ≥ 0; got {self.ramp_epochs}.")
-        require(0 <= self.h_jitter < 1, f"h_jitter, a fraction of h, must lie in [0, 1); got {self.h_jitter}.")
         require(
-            (self.h_start is None) == (self.h_ramp_epochs == 0) and self.h_ramp_epochs >= 0,
+            (self.h_start is None) == (self.h_ramp_epochs == 0),
             "A ramp of h needs both h_start, its first value, and h_ramp_epochs > 0, its length.",
         )
-        require(self.h_start is None or self.h_start > 0, f"h_start must be positive; got {self.h_start}.")
-        require(self.jitter in ("image", "step"), f"jitter must be 'image' or 'step'; got {self.jitter!r}.")
         # The penalty itself checks which options go together, so a toy batch is put through it.
         h = torch.full((2,), self.length) if self.h_jitter else self.length
         regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))

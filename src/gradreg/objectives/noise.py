@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from gradreg.checks.scalars import require
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import NotNegative, require, shown
 from gradreg.objectives.base import Moment, Objective, Outcome, describe
 from gradreg.objectives.undefended import Undefended
 
@@ -22,11 +23,12 @@ class Noise:
     `Noise(0.25, Gradient(eps=0.5))` makes the loss flat around noisy images, which enlarges certified radii.
     """
 
-    sigma: float = 0.25
+    sigma: NotNegative = 0.25
     inner: Objective = field(default=Undefended(), metadata={"kinds": _kinds})
 
     def __post_init__(self) -> None:
-        require(self.sigma >= 0, f"sigma must be ≥ 0, in pixel units; got {self.sigma}.")
+        check_fields(self)
+        require(callable(self.inner), f"inner must be an objective, as Undefended(); got {shown(self.inner)}.")
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         noise = at.draws.sample("noise", x, lambda like, source: like.normal_(generator=source))

@@ -1,13 +1,14 @@
 """TRADES (Zhang et al. 2019): the clean loss plus the divergence between clean and adversarial predictions."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradreg.checks.scalars import require
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, NotNegative, Positive, Range
 from gradreg.norms import ThreatName, threat
-from gradreg.objectives.adversarial import check_crafting
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -26,17 +27,16 @@ class Trades:
     """
 
     threat: ThreatName = "linf"
-    eps: float = 8 / 255
-    beta: float = 6.0
-    steps: int = 10
-    step_size: float | None = None
+    eps: NotNegative = 8 / 255
+    beta: Annotated[float, Range(least=0, usual="the weight of the divergence")] = 6.0
+    steps: Count = 10
+    step_size: Positive | None = None
     clip: bool = True
     bn: BatchNormMode = "frozen"
-    ramp_epochs: float = 0.0
+    ramp_epochs: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        check_crafting(self.threat, self.eps, self.steps, self.step_size, self.bn)
-        require(self.beta >= 0, f"beta, the weight of the divergence, must be ≥ 0; got {self.beta}.")
+        check_fields(self)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from gradreg.checks.scalars import check_path, check_switch, shown
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
@@ -31,17 +32,20 @@ def report(
     The ending of `output` names the format: .html, .md, .tex, .csv or .json. With `paper`, the paper's own rows are
     quoted below ours; `figures` is a folder to write figures to, as SVG, PNG and PDF.
     """
-    path = Path(output)
+    check_switch("paper", paper)
+    path, folder = check_path("output", output), None if figures is None else check_path("figures", figures)
     format = format_of(path)
     comparison = compare([evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else evaluations)
     write(path, render(comparison, format, paper))
-    if figures is not None:
-        draw(comparison, Path(figures))
+    if folder is not None:
+        draw(comparison, folder)
     return path
 
 
 def compare(evaluations: Iterable[_Given]) -> Comparison:
     """Evaluations, or the folders they were saved to, checked and prepared for a report."""
+    if not isinstance(evaluations, Iterable):
+        raise ConfigError(f"evaluations must be evaluations, or folders that hold them; got {shown(evaluations)}.")
     return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in evaluations])
 
 

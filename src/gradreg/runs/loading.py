@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.scalars import check_choice, check_path
 from gradreg.errors import RunError
 from gradreg.models import build
 from gradreg.models.registry import MODELS
@@ -24,6 +25,8 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best", *
     `run` is a run directory or the name of a shipped network; a run directory of that name takes precedence. If the run
     names code of your own, pass `trust=True`, or the name of its package: loading a run would execute it.
     """
+    check_path("run", run)
+    check_choice("which", which, ("best", "last"))
     directory = RunDirectory(networks.resolve(run))
     if not (directory.folder / networks.CONFIG).is_file():
         raise RunError(

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Below1, NotNegative, require
 from gradreg.errors import ConfigError
 
 Decay = Literal["all", "no-bias", "matrices"]
@@ -17,11 +19,15 @@ Decay = Literal["all", "no-bias", "matrices"]
 class SGD:
     """Stochastic gradient descent with momentum."""
 
-    lr: float = 0.1
-    momentum: float = 0.9
+    lr: NotNegative = 0.1
+    momentum: Below1 = 0.9
     nesterov: bool = False
-    weight_decay: float = 5e-4
+    weight_decay: NotNegative = 5e-4
     decay: Decay = "all"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(self.momentum > 0 or not self.nesterov, "nesterov = true needs momentum above 0; got 0.")
 
     def make(self, model: nn.Module) -> list[torch.optim.Optimizer]:
         """For all parameters of the model."""
@@ -33,10 +39,13 @@ class SGD:
 class AdamW:
     """Adam with decoupled weight decay."""
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.01
+    lr: NotNegative = 1e-3
+    betas: tuple[Below1, Below1] = (0.9, 0.999)
+    weight_decay: NotNegative = 0.01
     decay: Decay = "matrices"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def make(self, model: nn.Module) -> list[torch.optim.Optimizer]:
         """For all parameters of the model."""
@@ -52,11 +61,14 @@ class Muon:
     linear layer.
     """
 
-    lr: float = 0.02
-    momentum: float = 0.95
-    weight_decay: float = 0.01
+    lr: NotNegative = 0.02
+    momentum: Below1 = 0.95
+    weight_decay: NotNegative = 0.01
     decay: Decay = "matrices"
-    other_lr: float = 1e-3
+    other_lr: NotNegative = 1e-3
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def make(self, model: nn.Module) -> list[torch.optim.Optimizer]:
         """One optimizer for the matrices, one for the rest."""

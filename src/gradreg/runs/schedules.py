@@ -8,8 +8,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from math import cos, pi
-from typing import Protocol
+from typing import Annotated, Protocol
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import NotNegative, Range
 from gradreg.errors import ConfigError
 
 
@@ -32,9 +34,10 @@ class Piecewise:
     """The rate is multiplied by `factor` when each of `milestones`, in epochs, is reached."""
 
     milestones: tuple[float, ...]
-    factor: float = 0.1
+    factor: NotNegative = 0.1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _check_increasing("milestones", self.milestones, strictly=True)
 
     def __call__(self, epoch: float, epochs: int, /) -> float:
@@ -45,9 +48,10 @@ class Piecewise:
 class Linear:
     """Straight lines between `knots` of (epoch, factor), at every step; two knots at one epoch make a jump."""
 
-    knots: tuple[tuple[float, float], ...]
+    knots: tuple[tuple[float, NotNegative], ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if len(self.knots) < 2:
             raise ConfigError(f"knots must be at least two pairs (epoch, factor); got {len(self.knots)}.")
         _check_increasing("knots", tuple(epoch for epoch, _ in self.knots), strictly=False)
@@ -66,13 +70,12 @@ class Linear:
 class OneCycle:
     """Half a cosine up over the first `warmup` of training, half a cosine down over the rest (Smith 2018)."""
 
-    warmup: float = 0.3
-    start: float = 0.04
-    end: float = 0.0
+    warmup: Annotated[float, Range(least=0, below=1, usual="a fraction of training")] = 0.3
+    start: NotNegative = 0.04
+    end: NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup must be a fraction of training, at least 0 and below 1; got {self.warmup}.")
+        check_fields(self)
 
     def __call__(self, epoch: float, epochs: int, /) -> float:
         done = epoch / epochs

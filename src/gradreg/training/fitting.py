@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.errors import ConfigError, Interrupted
@@ -58,6 +59,9 @@ def fit(
     Shuffling and augmentation inside a loader are seeded, so a run in a directory resumes bit for bit.
     The global random state is restored afterwards.
     """
+    held_out = check_integer("held_out", held_out, least=1, usual="images that pick the best epoch")
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"model must be an nn.Module, whose weights are trained; got {shown(model)}.")
     chosen = tables.build(Settings, {"objective": objective, **settings})
     weight = next(model.parameters(), None)
     if weight is None:
