@@ -210,7 +210,7 @@ def test_bad_regularities_and_images_are_refused(images: Tensor, linear: nn.Modu
         bounds(linear, images, labels, known, batch_size=0)
     with pytest.raises(DataError, match="outside the box"):
         bounds(linear, images - 5 * (torch.arange(60) == 33).view(-1, 1, 1, 1), labels, known)
-    with pytest.raises(DataError, match="Labels run from 0 to 9, outside the model's classes 0 to 3"):
+    with pytest.raises(DataError, match="y must hold labels from 0 to 3, the model's classes; got 0 to 9"):
         bounds(linear, images, labels + 9 * (torch.arange(60) == 20), known)
 
 

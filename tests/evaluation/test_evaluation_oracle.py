@@ -183,7 +183,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "calibration": ({"calibration_images": 0}, ConfigError, "calibration_images must be at least 1; got 0"),
     "batch": ({"batch_size": 0}, ConfigError, "batch_size must be at least 1; got 0"),
     "data": ({"data": 7}, DataError, "data must be a data set .*; got 7"),
-    "nothing": ({"data": (torch.rand(0, 3, 4, 4), torch.zeros(0).long())}, DataError, "at least one image"),
+    "nothing": (
+        {"data": (torch.rand(0, 3, 4, 4), torch.zeros(0).long())},
+        DataError,
+        "The images of data must be a float batch",
+    ),
     "range": ({"data": (torch.rand(9, 3, 4, 4) * 255, torch.zeros(9).long())}, DataError, "Pixels run from"),
     "classes": (
         {"data": Images(torch.zeros(3, 3, 4, 4).byte(), torch.zeros(3).long(), ("a", "b"))},

@@ -264,7 +264,7 @@ def test_bad_images_labels_and_models_are_refused(half: Half, images: Tensor) ->
         certify(half, images[:0], sigma=SIGMA)
     with pytest.raises(DataError, match=r"labels must hold 24 integer labels; got torch.int64 of shape \(3,\)"):
         certify(half, images, sigma=SIGMA, labels=torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(DataError, match="Labels run from 7 to 7, outside the model's classes 0 to 1"):
+    with pytest.raises(DataError, match="y must hold labels from 0 to 1, the model's classes; got 7 to 7"):
         certify(half, images, sigma=SIGMA, labels=torch.full((24,), 7))
     half.train()
     with pytest.raises(ModelError, match="train mode"):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gradreg.bounds.data import gather
 from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.errors import DataError
 from gradreg.evaluation.options import EvaluationOptions
@@ -102,8 +103,4 @@ def _pairs(data: Pairs) -> tuple[Tensor, Tensor]:
             f"data must be a data set of gradreg.data, (images, labels), or a loader of such pairs; got {shown(data)}."
         )
     x, y = gather(data, None)
-    if len(x) != len(y) or len(x) == 0:
-        raise DataError(
-            f"Expected one label per image and at least one image; got {len(x)} images and {len(y)} labels."
-        )
-    return x, y
+    return check_batch(x, "The images of data"), check_labels(y, len(x), "The labels of data")
