@@ -184,7 +184,7 @@ def test_one_heavy_tail_does_not_spoil_the_curve(monkeypatch: pytest.MonkeyPatch
         errors[:, 0] = 4e-4 * (60 / (torch.arange(60) + 1)) ** 0.8
         return errors, torch.full((60,), 0.3)
 
-    monkeypatch.setattr(import_module("gradreg.bounds.estimate"), "climb_error", climb)
+    monkeypatch.setattr(import_module("gradreg.bounds.estimation"), "climb_error", climb)
     known = estimate_regularity(linear, (images, labels), eps=EPS, block_size=3, lipschitz_steps=0)
     gradients = bounds(linear, images, labels, replace(known, keys=torch.zeros(0, dtype=torch.int64))).grad_norm
     cap = known.eps * (float(known.lipschitz) + float(gradients.max()))

@@ -116,6 +116,28 @@ def test_a_heuristic_bound_is_flagged_only_where_it_fails(halves: tuple[Halves, 
     assert not is_proven_bug(flags)
 
 
+def test_a_calibrated_bound_is_flagged_on_images_of_another_kind(halves: tuple[Halves, Tensor, Tensor]) -> None:
+    """α is 0.1. Of images like those it was calibrated on few violate it; made too large by half, all do."""
+    model, x, y = halves
+    other = 0.3 + 0.4 * torch.rand(60, 1, 4, 4)
+    known = estimate_regularity(
+        model, (x, y), method="local", scores="logits", alpha=0.1, calibration=(other, model(other).argmax(1))
+    )
+    bound = bounds(model, x, y, known)
+    good = attack(model, x, y, threat="l2")
+    found = the(diagnose(model, x, y, threat="l2", eps=EPS, bound=bound, attack_result=good), "calibration-violated")
+    assert found.severity == "info"
+    assert found.evidence["n"] == 23
+    bold = replace(bound, score=1.5 * bound.score)
+    found = the(diagnose(model, x, y, threat="l2", eps=EPS, bound=bold, attack_result=good), "calibration-violated")
+    assert found.severity == "warning"
+    assert (found.evidence["images"], found.evidence["n"]) == (23, 23)
+    assert float(found.evidence["value"]) < 1e-6
+    uncalibrated = replace(bound, calibration=None)
+    flags = diagnose(model, x, y, threat="l2", eps=EPS, bound=uncalibrated, attack_result=good)
+    assert "calibration-violated" not in {flag.code for flag in flags}
+
+
 def test_smoothed_certificates_are_explained_and_not_compared(halves: tuple[Halves, Tensor, Tensor]) -> None:
     model, x, y = halves
     certificates = certify(model, x, sigma=0.25, n=200, n0=20, alpha=0.01)

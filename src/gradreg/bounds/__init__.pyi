@@ -1,3 +1,8 @@
+from .calibration import Calibration as Calibration
+from .calibration import chance_of as chance_of
+from .calibration import conformal_scale as conformal_scale
+from .calibration import cross_calibrated as cross_calibrated
+from .calibration import least_images as least_images
 from .clever import Clever as Clever
 from .clever import clever as clever
 from .curvature import Curvature as Curvature

@@ -5,35 +5,31 @@ Random perturbations do not find the worst one, so the paper's ω is too small, 
 `gradreg.bounds.local` says.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gradreg.bounds.ascent import Surroundings, climb_error, climb_gradient, random_directions
-from gradreg.bounds.data import Data, batches, check, gather, listed
-from gradreg.bounds.errors import BoundsError
-from gradreg.bounds.extremes import ExtremeValue, FitMethod, block_maxima, extreme_value
-from gradreg.bounds.local import Effort, explore
-from gradreg.bounds.loss import CriterionName, Loss, Scores, loss_of
+from gradreg.bounds.calibration import Attacked, Calibration, check_enough
+from gradreg.bounds.data import Data, batches, check, gather
+from gradreg.bounds.estimation import Estimation, Fitting, Method, Progress, Search, grid
+from gradreg.bounds.extremes import FitMethod
+from gradreg.bounds.loss import CriterionName, Scores, loss_of
 from gradreg.bounds.regularity import Regularity
-from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_integer, check_numbers, check_switch
+from gradreg.bounds.solve import bounds
+from gradreg.checks.scalars import check_integer, check_number, check_switch
 from gradreg.classifier import Classifier
-from gradreg.errors import DataError
+from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys
+from gradreg.losses import misclassified
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.passes import Criterion, Model
 
-Method = Literal["paper", "ascent", "local"]
-
-# Radii of the default grid; for "local" they are geometric, so many to each halving.
-_GRID = 40
-_HALVINGS, _EACH = 9, 9
+if TYPE_CHECKING:
+    from gradreg.attacks.suite import SuiteName
 
 
 def estimate_regularity(
@@ -60,7 +56,10 @@ def estimate_regularity(
     limit: int | None = 1600,
     batch_size: int = 256,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
+    alpha: float | None = None,
+    calibration: Data | Calibration | None = None,
+    attacks: "SuiteName | Sequence[str]" = "standard",
 ) -> Regularity:
     """L and ω on the grid `eps`, from the first `limit` images of `data`, which must not be those evaluated later.
 
@@ -78,182 +77,118 @@ def estimate_regularity(
 
     Prop. 2.2 holds for any loss ℓ, one value per image of (logits, labels), with a `threshold` ℓ₀ below which images
     are always classified correctly. Default: the margin at 0; "cross_entropy" has log 2.
+
+    With `alpha`, `bounds(…).calibrated` holds against `attacks` for a share 1 − alpha of images like those of
+    `calibration`, which are attacked here: images the model was not trained on and that are not bounded later. Without
+    them "paper" and "ascent" estimate on one half of `data` and attack the other. A `calibration` of before is a
+    regularity's.
     """
-    search = _Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
-    fitting = _Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
+    search = Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
+    fitting = Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
     limit = None if limit is None else check_integer("limit", limit, least=1)
-    batch_size, seed = check_integer("batch_size", batch_size, least=1), search.seed
+    batch_size, clip = check_integer("batch_size", batch_size, least=1), check_switch("clip", clip)
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), loss_of(criterion, threshold, scores, topk)
-    radii, clip = _grid(eps, geometry, method), check_switch("clip", clip)
-    x, y = gather(data, None if method == "local" else limit, classifier.device)
-    classes, y = check(classifier, x, y)
-    keys = image_keys(x)
-    if method != "local":
-        labels = len(set(y.tolist()))
-        if labels <= 2 < classes:
-            raise DataError(
-                f"The calibration images have only {labels} of the model's {classes} labels, so they do not represent "
-                "the data: shuffle the loader."
-            )
-        block_maxima(np.zeros(len(x)), fitting.block_size)  # refuses too few images before the work is done
-    gradient = _gradient_norms(classifier, loss, geometry, x, y, batch_size)
-    _refuse(gradient == 0, "have a gradient of exactly zero")
-    _refuse(~gradient.isfinite(), "have a gradient that is not finite")
-
-    # In the order of the fingerprints, blocks are a random split that does not depend on the order of the data.
-    order = torch.arange(len(x)) if method == "local" else keys.argsort()
-    found = []
-    for part in batches(len(x), batch_size):
-        rows = order[part]
-        there = rows.to(x.device)
-        around = Surroundings.of(classifier, loss, geometry, x[there], y[there], clip)
-        found.append(search.run(around, radii.to(x.device), topk, keys[rows].tolist()))
-        if progress is not None:
-            progress(min(part.stop, len(x)), len(x))
-    errors, steepest, crossing = (torch.cat(column).cpu() for column in zip(*found, strict=True))
-    finite = errors.isfinite().all(1) & steepest.isfinite()
-    _refuse(~finite[order.argsort()], "have losses around them that are not finite")
-    common = _Common(geometry.name, method, radii, loss.name, loss.threshold, scores, topk, seed, keys)
-    if method == "local":
-        return common.regularity(steepest, errors, crossing=crossing)
-    return _globally(common, fitting, errors, steepest, float(gradient.max()))
-
-
-@dataclass(frozen=True)
-class _Search:
-    """How to search around images."""
-
-    method: Method
-    samples: Count
-    steps: Count | None
-    restarts: Count
-    rivals: Natural
-    slack: NotNegative
-    lipschitz_steps: Natural | None
-    seed: Natural
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def run(self, around: Surroundings, radii: Tensor, topk: int, keys: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Per image, the largest first-order error within each radius, the largest ‖∇ℓ‖_*, and the crossing."""
-        if self.method == "local":
-            effort = Effort(self.steps or 10, self.restarts, self.rivals, _or(self.lipschitz_steps, 4))
-            found = explore(around, radii * (1 + self.slack), topk, effort, keys, self.seed)
-            return found.errors, found.steepest, found.crossing
-        nowhere = torch.full_like(around.value, torch.inf)
-        if self.method == "paper":
-            return self._draw(around, radii, keys), around.threat.dual_norm(around.gradient), nowhere
-        errors, passed = climb_error(around, radii, self.steps or 2, self.restarts, keys, self.seed)
-        steepest = climb_gradient(around, float(radii[-1]), _or(self.lipschitz_steps, 8), keys, self.seed)
-        return errors, passed.maximum(steepest), nowhere
-
-    def _draw(self, around: Surroundings, radii: Tensor, keys: list[int]) -> Tensor:
-        errors = torch.zeros(len(keys), len(radii), dtype=around.value.dtype, device=around.x.device)
-        for sample in range(self.samples):
-            direction = random_directions(around, keys, self.seed, f"ball/{sample}")
-            for column, radius in enumerate(radii):
-                error = around.error(around.inside(direction * radius))
-                errors[:, column] = errors[:, column].maximum(error)
-        return errors.cummax(1).values
-
-
-@dataclass(frozen=True)
-class _Common:
-    """What every regularity records about its estimation."""
-
-    threat: ThreatName
-    method: Method
-    eps: Tensor
-    criterion: str
-    threshold: float
-    scores: Scores
-    topk: int
-    seed: int
-    keys: Tensor
-
-    def regularity(self, lipschitz: Tensor, omega: Tensor, **more: Any) -> Regularity:
-        return Regularity(lipschitz=lipschitz, omega=omega, **vars(self), **more)
-
-
-@dataclass(frozen=True)
-class _Fitting:
-    """How block maxima become an upper quantile."""
-
-    block_size: Count
-    p: Annotated[float, Range(above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")]
-    method: FitMethod
-    seed: Natural
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def fit(self, values: Tensor) -> ExtremeValue:
-        """The quantile of block maxima of one value per image, at least the largest of all values."""
-        numbers = values.double().numpy()
-        found = extreme_value(
-            block_maxima(numbers, self.block_size), self.block_size, p=self.p, method=self.method, seed=self.seed
-        )
-        # An image left over from the last block may hold the largest.
-        largest = float(numbers.max())
-        return replace(found, value=max(found.value, largest), upper=max(found.upper, largest), largest=largest)
-
-
-def _globally(
-    common: _Common, fitting: _Fitting, errors: Tensor, steepest: Tensor, steepest_clean: float
-) -> Regularity:
-    """One L and one ω for all images, by extreme values over blocks of them."""
-    lipschitz = fitting.fit(steepest)
-    omega = [fitting.fit(column) for column in errors.T]
-    largest = np.array([one.largest for one in omega])
-    cap = common.eps.numpy() * (lipschitz.value + steepest_clean)
-
-    def curve(fitted: list[float]) -> Tensor:
-        # Errors that were seen stay, whatever the cap says: where they exceed it, L was estimated too low.
-        return torch.from_numpy(np.maximum.accumulate(np.maximum(np.minimum(fitted, cap), largest)))
-
-    named = [("lipschitz", lipschitz), *((f"omega[{e:g}]", o) for e, o in zip(common.eps.tolist(), omega, strict=True))]
-    return common.regularity(
-        _double(lipschitz.value),
-        curve([one.value for one in omega]),
-        p=fitting.p,
-        block_size=fitting.block_size,
-        blocks=lipschitz.blocks,
-        flags=tuple(f"{name}:{flag}" for name, found in named for flag in found.flags),
-        shape=_double([found.shape for _, found in named]),
-        lipschitz_upper=_double(lipschitz.upper),
-        omega_upper=curve([one.upper for one in omega]),
+    estimation = Estimation(
+        classifier, geometry, loss, grid(eps, geometry, method), search, fitting, scores, clip, batch_size
     )
+    if alpha is None and calibration is None:
+        x, y = gather(data, None if method == "local" else limit, classifier.device)
+        return estimation.run(x, y, progress)
+    return _calibrated(estimation, data, limit, calibration, alpha, attacks, progress)
 
 
-def _or(given: int | None, default: int) -> int:
-    return default if given is None else given
-
-
-def _double(values: float | list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def _gradient_norms(
-    classifier: Classifier, loss: Loss, geometry: Threat, x: Tensor, y: Tensor, batch_size: int
-) -> Tensor:
-    gradients = (classifier.loss_and_gradient(x[part], y[part], loss)[1] for part in batches(len(x), batch_size))
-    return torch.cat([geometry.dual_norm(gradient) for gradient in gradients])
-
-
-def _refuse(wrong: Tensor, what: str) -> None:
-    """The staircase argument against CLEVER (Goodfellow 2018): quantised input has gradients of 0 and no robustness."""
-    if bool(wrong.any()):
-        raise BoundsError(
-            f"{int(wrong.sum())} of {len(wrong)} calibration images {what}, so gradients cannot bound the loss "
-            f"({listed(wrong)}). The model may quantise its input or saturate; run `gradreg diagnose` to see which."
+def _calibrated(
+    estimation: Estimation,
+    data: Data,
+    limit: int | None,
+    calibration: Data | Calibration | None,
+    alpha: float | None,
+    attacks: "SuiteName | Sequence[str]",
+    progress: Progress | None,
+) -> Regularity:
+    """The estimate with a calibration: one that is known, or by attacking images that are not bounded."""
+    local, device = estimation.search.method == "local", estimation.classifier.device
+    x, y = gather(data, None if local else limit, device)
+    if isinstance(calibration, Calibration):
+        if alpha is not None and alpha != calibration.alpha:
+            raise ConfigError(f"alpha must be that of the calibration, {calibration.alpha:g}; got {alpha:g}.")
+        known = estimation.run(x, y, progress)
+        if calibration.about != estimation.about(known):
+            raise ConfigError(
+                "calibration must be of bounds that were estimated in the same way, of the same model; got one of "
+                "others: pass images to calibrate on."
+            )
+        return replace(known, calibration=calibration)
+    if alpha is None:
+        raise ConfigError("calibration= needs alpha=, the share of images on which a bound may fail: 0.05 is usual.")
+    alpha = check_number("alpha", alpha, above=0, below=1)
+    if calibration is not None:
+        held = gather(calibration, None, device)
+    elif local:
+        raise ConfigError(
+            'alpha with method="local" needs calibration=, images to attack: not those that are bounded, and not those '
+            "the model was trained on."
         )
+    else:
+        (x, y), held = _halves(x, y)
+    return _calibrate(estimation, (x, y), held, alpha, attacks, progress)
 
 
-def _grid(eps: Iterable[float] | None, geometry: Threat, method: Method) -> Tensor:
-    if eps is None and method == "local":
-        # Each image has its own distance, so the radii are equally far apart in proportion.
-        return geometry.reach * 2.0 ** -(torch.arange(_HALVINGS * _EACH, -1, -1, dtype=torch.float64) / _EACH)
-    if eps is None:
-        return torch.linspace(0, geometry.reach, _GRID + 1, dtype=torch.float64)[1:]
-    return _double(list(check_numbers("eps", eps, ascending=True, above=0)))
+def _calibrate(
+    estimation: Estimation,
+    images: tuple[Tensor, Tensor],
+    held: tuple[Tensor, Tensor],
+    alpha: float,
+    attacks: "SuiteName | Sequence[str]",
+    progress: Progress | None,
+) -> Regularity:
+    # Attacks are a package beside this one, and bounds without calibration do not need them.
+    from gradreg.attacks import attack
+
+    classifier, loss, batch_size = estimation.classifier, estimation.loss, estimation.batch_size
+    x, (_, y) = held[0], check(classifier, *held)
+    wrong = [misclassified(classifier.ask(x[rows]), y[rows], loss.topk) for rows in batches(len(x), batch_size)]
+    check_enough(len(x) - int(torch.cat(wrong).sum()), alpha)
+    local = estimation.search.method == "local"
+    stages = _stages(progress, [len(images[0]), len(x) if local else 0, len(x)])
+    known = estimation.run(*images, stages[0])
+    around = estimation.run(x, y, stages[1]) if local else known
+    bound = bounds(
+        classifier, x, y, around, criterion=loss.criterion if not loss.trusted else None, batch_size=batch_size
+    )
+    distance = attack(
+        classifier,
+        x,
+        y,
+        threat=estimation.geometry,
+        attacks=attacks,
+        topk=loss.topk,
+        seed=estimation.search.seed,
+        batch_size=batch_size,
+        progress=stages[2],
+    ).distance
+    attacked = Attacked(bound.score, bound.omega, bound.lipschitz, distance, image_keys(x))
+    return replace(known, calibration=attacked.calibration(alpha, attacks, estimation.about(known)))
+
+
+def _halves(x: Tensor, y: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Two random halves of the images, the same in whatever order they come; no image is in both."""
+    keys = image_keys(x)
+    order = keys.argsort()
+    first, second = order[::2], order[1::2]
+    second = second[~torch.isin(keys[second], keys[first])]
+    rows = [half.to(x.device) for half in (first, second)]
+    return (x[rows[0]], y[rows[0]]), (x[rows[1]], y[rows[1]])
+
+
+def _stages(progress: Progress | None, images: Sequence[int]) -> list[Progress | None]:
+    """One callback per stage for all of them together, each with so many images."""
+    if progress is None:
+        return [None] * len(images)
+    told, total = progress, sum(images)
+
+    def stage(number: int) -> Progress:
+        before, own = sum(images[:number]), images[number]
+        return lambda done, of: told(before + own * done // max(of, 1), total)
+
+    return [stage(number) for number in range(len(images))]

@@ -5,22 +5,25 @@ Both are suprema over all images and can only be estimated. `Regularity` holds t
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from gradreg.bounds.calibration import Calibration
 from gradreg.bounds.loss import Scores
 from gradreg.checks.scalars import check_number
+from gradreg.codec import join
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, ThreatName
-from gradreg.storage import Facts, read, write
+from gradreg.storage import read, write
 
 _Method = Literal["paper", "ascent", "local", "given"]
 
 _TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "omega_upper", "crossing")
 # Files of before do not have these.
-_SINCE = ("crossing", "criterion", "threshold")
+_SINCE = ("crossing", "criterion", "threshold", "calibration")
+_CALIBRATED_ON = "calibrated_on"
 
 
 def _nothing() -> Tensor:
@@ -62,6 +65,8 @@ class Regularity:
     """The loss ℓ; one of the user's own by its name, since functions are not saved."""
     threshold: float = 0.0
     """ℓ₀: images with a smaller loss are always classified correctly."""
+    calibration: Calibration | None = None
+    """By what bounds are divided so that they hold against attacks for a share 1 − α of images."""
 
     def __post_init__(self) -> None:
         if self.threat not in THREATS or self.method not in get_args(_Method):
@@ -98,16 +103,25 @@ class Regularity:
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""
-        facts: Facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _TENSORS}
-        write(path, "regularity", {name: getattr(self, name).cpu() for name in _TENSORS}, facts)
+        tensors = {name: getattr(self, name).cpu() for name in _TENSORS}
+        facts: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in tensors
+        }
+        if self.calibration is not None:
+            tensors[_CALIBRATED_ON] = self.calibration.keys
+            facts["calibration"] = {name: each for name, each in vars(self.calibration).items() if name != "keys"}
+        write(path, "regularity", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Regularity":
         """Read what `save` wrote."""
         tensors, facts = read(path, "regularity")
+        keys = tensors.pop(_CALIBRATED_ON, None)
         known = {each.name for each in fields(cls)}
         found = {*facts, *tensors}
         if not known - set(_SINCE) <= found <= known or not set(tensors) <= set(_TENSORS):
             raise DataError(f"{path} is not a regularity of this version of gradreg.")
-        flags = facts.pop("flags")
-        return cls(**facts, **tensors, flags=tuple(flags))  # type: ignore[arg-type]
+        flags, calibration = facts.pop("flags"), facts.pop("calibration", None)
+        if calibration is not None:
+            calibration = join(Calibration, calibration, {} if keys is None else {"keys": keys})
+        return cls(**facts, **tensors, flags=tuple(flags), calibration=calibration)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from gradreg.bounds.calibration import Calibration
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.loss import CriterionName, same_loss
@@ -49,8 +50,26 @@ class Bound:
     omega_half: Tensor
     """ω(0.5); NaN where the grid ends before."""
     omega_one: Tensor
+    score: Tensor
+    """What calibration divides: how near the search of "local" came to ℓ₀, or the ω-bound."""
+    calibration: Calibration | None = None
 
     kind = "heuristic"
+
+    @property
+    def calibrated(self) -> Tensor | None:
+        """A radius below what the attacks of the calibration find, for a share 1 − α of images; None without one."""
+        return None if self.calibration is None else self.score / self.calibration.scale
+
+    @property
+    def calibrated_omega(self) -> Tensor | None:
+        """The same from the ω-bound alone."""
+        return None if self.calibration is None else self.omega / self.calibration.omega_scale
+
+    @property
+    def calibrated_lipschitz(self) -> Tensor | None:
+        """The same from the L-bound alone."""
+        return None if self.calibration is None else self.lipschitz / self.calibration.lipschitz_scale
 
     @property
     def best(self) -> Tensor:
@@ -126,7 +145,14 @@ def bounds(
         flags=flags,
         omega_half=regularity.omega_at(0.5).to(gap.device),
         omega_one=regularity.omega_at(1.0).to(gap.device),
+        score=_score(regularity.crossing.to(gap.device, gap.dtype), gap, float(eps[-1]), radius),
+        calibration=regularity.calibration,
     )
+
+
+def _score(crossing: Tensor, gap: Tensor, end: float, omega: Tensor) -> Tensor:
+    """Nothing was searched beyond the end of the grid, and a misclassified image has no bound."""
+    return crossing.clamp(max=end).where(gap > 0, 0) if len(crossing) else omega
 
 
 def largest_radius(
@@ -173,10 +199,17 @@ def roots(gap: Tensor, grad_norm: Tensor, eps: Tensor, omega: Tensor, envelope: 
 
 
 def _compare_images(x: Tensor, regularity: Regularity) -> tuple[str, ...]:
-    """Local estimates must be of these images, global ones must not."""
+    """Local estimates must be of these images, global ones must not, and nor must a calibration."""
+    keys = image_keys(x)
+    if regularity.calibration is not None:
+        known = torch.isin(keys, regularity.calibration.keys.to(keys.device))
+        if float(known.double().mean()) > _SHARED:
+            raise DataError(
+                f"{int(known.sum())} of {len(x)} images were used to calibrate the bounds, which says nothing about "
+                "them: calibrate on other images."
+            )
     if len(regularity.keys) == 0:
         return ()
-    keys = image_keys(x)
     if regularity.per_image:
         if not torch.equal(keys, regularity.keys):
             raise DataError(

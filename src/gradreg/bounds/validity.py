@@ -9,7 +9,7 @@ from torch import Tensor
 from gradreg.checks.scalars import check_choice
 from gradreg.checks.tensors import check_column
 
-Kind = Literal["heuristic", "probabilistic", "sound"]
+Kind = Literal["heuristic", "calibrated", "probabilistic", "sound"]
 
 _TOLERANCE = 1e-6
 

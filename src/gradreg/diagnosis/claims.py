@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks import AttackResult, attack
-from gradreg.bounds import Bound, violations
+from gradreg.bounds import Bound, chance_of, violations
 from gradreg.checks.scalars import shown
 from gradreg.checks.tensors import check_column
 from gradreg.diagnosis.case import Case
@@ -17,7 +17,7 @@ from gradreg.smoothing import Certificates
 
 # Beyond float rounding of a distance; a contradiction must not be a matter of the last digit.
 _ABSOLUTE, _RELATIVE = 1e-6, 1e-4
-_VIOLATED, _BEATEN = 0.05, 0.02
+_VIOLATED, _BEATEN, _BY_CHANCE = 0.05, 0.02, 0.01
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,13 @@ class Claims:
     @property
     def names(self) -> list[str]:
         """The claims that were passed, by the name of the argument."""
-        given = {"attack_result": self.attack_result, "sound": self.sound, "bound": self.bound}
+        calibration = None if self.bound is None else self.bound.calibration
+        given = {
+            "attack_result": self.attack_result,
+            "sound": self.sound,
+            "bound": self.bound,
+            "bound.calibration": calibration,
+        }
         return [name for name, claim in given.items() if claim is not None]
 
     def check(self, images: int, threat: str, topk: int) -> None:
@@ -167,3 +173,23 @@ def bound_violated(found: Comparison) -> Flag:
         f"heuristic bound (worst ratio {seen.worst_ratio:.3g})."
     )
     return graded("bound-violated", seen.rate, finding, warn=_VIOLATED, worst=seen.worst_ratio, n=seen.n)
+
+
+def calibration_violated(found: Comparison) -> Flag:
+    """The calibrated bound, against the distances that the attack found: α allows some violations, and chance more."""
+    bound = found.claims.bound
+    assert bound is not None
+    assert bound.calibration is not None
+    assert bound.calibrated is not None
+    seen = violations(bound.calibrated, found.distance, kind="calibrated")
+    violated = round(seen.rate * seen.n) if seen.n else 0
+    chance = chance_of(violated, seen.n, bound.calibration)
+    finding = (
+        f"{violated} of {seen.n} correctly classified images have an adversarial image nearer than the calibrated "
+        f"bound, where α = {bound.calibration.alpha:g} allows {bound.calibration.alpha * seen.n:.3g}: the probability "
+        f"of as many or more is {chance:.2g}."
+    )
+    return graded(
+        "calibration-violated", chance, finding, warn=_BY_CHANCE, low=True, images=violated, n=seen.n,
+        alpha=bound.calibration.alpha,
+    )  # fmt: skip

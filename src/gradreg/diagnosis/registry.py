@@ -193,6 +193,13 @@ _ENTRIES = (
         "The bound is a heuristic and fails here: do not call it certified, estimate it by ascent.",
         needs=("bound",),
     ),
+    Test(
+        "calibration-violated",
+        "claim",
+        "claims.calibration_violated",
+        "The images differ from those it was calibrated on, or the attack is stronger: calibrate on images like these.",
+        needs=("bound", "bound.calibration"),
+    ),
     Test("smoothed-certificates", "note", ""),
     Test("left-out", "note", ""),
 )

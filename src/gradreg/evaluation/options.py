@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
-from gradreg.bounds.estimate import Method
+from gradreg.bounds.estimation import Method
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
 from gradreg.config.fractions import fraction
