@@ -55,6 +55,7 @@ def test_a_bound_is_one_forward_and_one_backward() -> None:
     )
 
 
+@pytest.mark.slow
 def test_checks_on_digits_give_findings() -> None:
     found = digits.differences_control_omega(QUICK)
     assert "digits, n = 8, seeds 0 and 1" in found.measured
