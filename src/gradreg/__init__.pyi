@@ -38,6 +38,7 @@ from .inspection import Inspection as Inspection
 from .inspection import inspect_image as inspect_image
 from .models import build as build
 from .norms import threat as threat
+from .penalty import GradientPenalty as GradientPenalty
 from .penalty import RegularizedLoss as RegularizedLoss
 from .penalty import regularized_loss as regularized_loss
 from .report import report as report

@@ -1,0 +1,62 @@
+"""The regularized loss as an object, for loops that have no step number at hand."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradreg.checks.scalars import check_integer
+from gradreg.errors import ConfigError, did_you_mean
+from gradreg.penalty.loss import RegularizedLoss, regularized_loss
+from gradreg.penalty.passes import Model
+
+_OPTIONS = [each.name for each in signature(regularized_loss).parameters.values() if each.kind is each.KEYWORD_ONLY]
+
+
+class GradientPenalty:
+    """`regularized_loss` with its options given once; it counts its own steps, as `lazy` and `fraction` need.
+
+        penalty = gradreg.GradientPenalty(threat="linf", eps=8 / 255, lazy=4)
+        penalty(model, x, y).loss.backward()
+
+    A call without gradients (validation under `torch.no_grad()`) is not a step. Under gradient accumulation pass
+    `advance=False` for all but the last micro-batch of an update, so that all of them are penalised or none.
+    `state_dict` and `load_state_dict` carry the count through a checkpoint.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        if "step" in options:
+            raise ConfigError("GradientPenalty counts its own steps; leave step= out, or use regularized_loss.")
+        for name in options:
+            if name not in _OPTIONS:
+                hint = did_you_mean(name, _OPTIONS) or f"; choose one of {', '.join(_OPTIONS)}"
+                raise ConfigError(f"There is no option {name!r}{hint}.")
+        self.options, self.steps = options, 0
+        # The options are checked now, and not at the first batch: a toy batch is put through them.
+        h = options.get("h")
+        toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
+        if isinstance(h, Tensor) and h.ndim:
+            toy["h"] = h[:1].expand(2)
+        regularized_loss(nn.Identity(), torch.rand(2, 2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor, *, advance: bool = True) -> RegularizedLoss:
+        """The loss of a batch at this step; what it returns is `regularized_loss`'s."""
+        out = regularized_loss(model, x, y, step=self.steps, **self.options)
+        self.steps += advance and torch.is_grad_enabled()
+        return out
+
+    def state_dict(self) -> dict[str, int]:
+        """How many steps were made."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from there."""
+        if "steps" not in state:
+            raise ConfigError(f"The state must be one that GradientPenalty.state_dict returned; got {dict(state)!r}.")
+        self.steps = check_integer("steps", state["steps"], least=0)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"GradientPenalty({given}), {self.steps} steps"
