@@ -4,7 +4,7 @@ An option that takes several values in Python (names, numbers, radii by threat) 
 options dataclass reads both. Numbers may be fractions, such as 8/255.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,6 +115,24 @@ def _text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 
 @_REGISTRY.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """A value or none, which help texts show as the value alone."""
+    parts = get_args(info.type) if info.type_origin in (Union, UnionType) else ()
+    kinds = [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts if part is not NoneType]
+    if len(kinds) != 1 or kinds[0] not in _READERS:
+        return None
+    (kind,) = kinds
+    read = _READERS[kind]
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=lambda arguments: None if arguments[0] in ("none", "None") else read(arguments[0]),
+        is_instance=lambda value: value is None or isinstance(value, kind),
+        str_from_instance=lambda value: [_written(value) if value is None else str(value)],
+    )
+
+
+@_REGISTRY.primitive_rule
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
     """A number, or a fraction such as 8/255."""
     if info.type is not float:
@@ -135,7 +153,17 @@ def _fraction(text: str) -> float:
     return found
 
 
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number; got {text!r}") from None
+
+
 def _written(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or "none"
     return ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in value)
+
+
+_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: _integer, float: _fraction, Path: Path}

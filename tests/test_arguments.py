@@ -1,0 +1,40 @@
+"""Options that may be left out, as the command line reads them and its help shows them."""
+
+from pathlib import Path
+
+import pytest
+
+from gradreg.cli.arguments import parse
+from gradreg.cli.diagnose import Diagnose
+
+
+def typed(*arguments: str) -> Diagnose:
+    return parse(Diagnose, "gradreg diagnose", ["model", *arguments])
+
+
+def test_a_value_or_none() -> None:
+    assert typed() == typed("--eps", "none", "--size", "none", "--output", "none", "--data", "none")
+    found = typed("--eps", "8/255", "--size", "160", "-o", "flags.json", "--data", "cifar10")
+    assert found.options.eps == 8 / 255
+    assert (found.named.size, found.output, found.named.data) == (160, Path("flags.json"), "cifar10")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--eps", "8/0"], "expected a number such as 0.5 or 8/255; got '8/0'"),
+        (["--size", "1.5"], "expected a whole number; got '1.5'"),
+    ],
+)
+def test_what_is_no_such_value(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        typed(*arguments)
+    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_help_shows_the_value_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        typed("--help")
+    said = capsys.readouterr().out
+    assert "--eps FLOAT" in said
+    assert "None" not in said
