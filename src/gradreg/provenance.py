@@ -21,7 +21,10 @@ def machine() -> dict[str, object]:
 
 def hardware(device: torch.device) -> str:
     """The hardware behind a device: the accelerator, if it is one, and the processor."""
-    return f"{torch.cuda.get_device_name(device)}; {processor()}" if device.type == "cuda" else processor()
+    if device.type == "cpu":
+        return processor()
+    name = getattr(torch.get_device_module(device), "get_device_name", lambda _: device.type)(device)
+    return f"{name}; {processor()}"
 
 
 def processor() -> str:

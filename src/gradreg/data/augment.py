@@ -29,7 +29,7 @@ def per_image(generator: torch.Generator, size: int, share: slice, device: torch
     """Draws for the images at `share` of a batch of `size`."""
 
     def draw(k: int) -> Tensor:
-        return torch.randint(k, (size,), generator=generator)[share].to(device)
+        return torch.randint(k, (size,), generator=generator)[share].to(device, non_blocking=True)
 
     return draw
 

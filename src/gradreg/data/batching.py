@@ -46,7 +46,7 @@ class Batches(Epochs):
         epoch, device = self.epoch, self.pixels.device
         for index, joint in self.joint_batches():
             share = self.order.share(len(joint))
-            mine = joint[share].to(device)
+            mine = joint[share].to(device, non_blocking=True)
             batch = self.pixels[mine]
             draw = per_image(generator("augment", self.order.seed, epoch, index), len(joint), share, device)
             for step in self.steps if len(mine) else ():  # a process may have no image of a batch

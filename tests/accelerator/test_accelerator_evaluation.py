@@ -1,0 +1,117 @@
+"""A whole evaluation and the commands on the pretended device: the host's record, whatever the data come from."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+import gradreg
+from accelerator.accelerated import CLASSES, HOST, assert_same, network, on, places
+from accelerator.pretended import NAME
+from commands import status
+from gradreg.data import DataSet, Images
+
+QUICK: dict[str, Any] = {
+    "threat": "l2",
+    "images": 8,
+    "attacks": "quick",
+    "calibration_images": 160,
+    "regularity": "ascent",
+    "smoothing": (0.1,),
+    "samples": 200,
+    "radii": (0.02, 0.05),
+}
+
+
+def part(count: int, seed: int) -> Images:
+    source = torch._C.Generator().manual_seed(seed)
+    pixels = torch.randint(0, 256, (count, 3, 8, 8), generator=source, dtype=torch.uint8)
+    with torch.no_grad():
+        labels = network().float()(pixels / 255.0).argmax(1)
+    labels[::7] = (labels[::7] + 1) % CLASSES
+    return Images(pixels, labels, tuple("abcde"), source=f"noise {seed}")
+
+
+def data_set() -> DataSet:
+    return DataSet("noise", part(160, 1), part(20, 2))
+
+
+def pairs(images: Images) -> tuple[Tensor, Tensor]:
+    return images.floats(torch.arange(len(images))), images.labels
+
+
+def loader(images: Images) -> DataLoader[tuple[Tensor, ...]]:
+    return DataLoader(TensorDataset(*pairs(images)), batch_size=16)
+
+
+def timeless(evaluation: gradreg.Evaluation) -> dict[str, Any]:
+    """All that it says, but for how long it took and where."""
+    threats = {
+        name: replace(
+            record,
+            attacked=replace(record.attacked, seconds=0.0),
+            bounded=record.bounded and replace(record.bounded, seconds=0.0),
+        )
+        for name, record in evaluation.threats.items()
+    }
+    smoothing = tuple(replace(one, seconds=0.0) for one in evaluation.smoothing)
+    return vars(replace(evaluation, threats=threats, smoothing=smoothing)) | {"origin": None}
+
+
+def test_an_evaluation_is_the_host_s_and_is_reported(tmp_path: Path) -> None:
+    here, there = (
+        gradreg.evaluate(on(place, network().float()), data_set(), folder=tmp_path / place.type, **QUICK)
+        for place in places()
+    )
+    # A record lives on the host, like its files.
+    assert_same(timeless(there), timeless(here), place=HOST)
+    assert here.threats["l2"].bounded is not None
+    assert {flag.severity for flag in here.threats["l2"].flags} >= {"info"}
+    assert there.origin.machine != here.origin.machine
+    gradreg.report([here, replace(there, subject=replace(there.subject, name="there"))], tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_data_may_come_from_anywhere_on_the_host(device: torch.device) -> None:
+    quick: dict[str, Any] = {**QUICK, "diagnosis": False, "smoothing": None}
+    test, train = part(20, 2), part(160, 1)
+    here = gradreg.evaluate(network().float(), pairs(test), calibration=pairs(train), **quick)
+    model = on(device, network().float())
+    for data, calibration in (
+        (loader(test), loader(train)),
+        (on(device, *pairs(test)), pairs(train)),
+    ):
+        there = gradreg.evaluate(
+            model, tuple(data) if isinstance(data, list) else data, calibration=calibration, **quick
+        )
+        assert_same(timeless(there), timeless(here), place=HOST)
+
+
+def test_work_that_was_begun_on_the_host_goes_on_there(tmp_path: Path, device: torch.device) -> None:
+    """Weights, images and settings make the work, not the place."""
+    quick = {**QUICK, "smoothing": None, "diagnosis": False}
+    here = gradreg.evaluate(network().float(), data_set(), folder=tmp_path / "work", **quick)
+    there = gradreg.evaluate(on(device, network().float()), data_set(), folder=tmp_path / "work", **quick)
+    assert_same(vars(there), vars(here), place=HOST)
+
+
+@pytest.mark.parametrize("name", [NAME, "auto"])
+def test_commands_take_the_device(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, found = str(tmp_path / "run"), str(tmp_path / "evaluation")
+    settings = ["epochs=1", "held_out=3960", "probe.images=5", "batch_size=20", f"device={name}"]
+    assert status(["train", "mnist5k-l2", "--run", run, *(each for one in settings for each in ("--set", one))]) == 0
+    row = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert row["machine"].startswith("a pretended accelerator; ")
+    few = ["--threat", "l2", "--attacks", "quick", "--images", "6", "--calibration-images", "160", "--no-diagnosis"]
+    assert status(["evaluate", run, "--out", found, "--device", name, *few]) == 0
+    assert json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())["images"] == 6
+    picture = str(tmp_path / "image.png")
+    attacks = ["--attacks", "deepfool", "--samples", "50"]
+    assert status(["inspect", "3", "--model", run, "--output", picture, "--device", name, *attacks]) == 0
+    assert status(["diagnose", run, "--images", "10", "--device", name]) in (0, 1)
+    assert "Traceback" not in capsys.readouterr().err
