@@ -46,7 +46,7 @@ class BoundRow:
     """How one bound by one estimate fared against the attack; see `bounds.Violations`."""
 
     network: str
-    threat: ThreatName
+    threat: str
     method: str
     scores: Scores
     """What the margin is of."""

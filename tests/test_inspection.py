@@ -66,7 +66,8 @@ def test_attacks_bounds_and_certificate_of_a_plane(norm: ThreatName, plane: Plan
     for one in found.found:
         # No attack can be nearer, and those with gradients find the foot of the perpendicular.
         assert one.distance >= exact * (1 - 1e-4)
-        assert one.distance <= exact * (1.01 if one.backwards else 2), one.attack
+        close = 1.2 if norm == "l1" else 1.01  # the ball's corners are reached slowly by projections
+        assert one.distance <= exact * (close if one.backwards else 2), one.attack
         assert one.prediction == 1
         moved = threat(norm).norm((one.adversarial - image)[None])
         assert float(moved) == pytest.approx(one.distance, rel=1e-4)

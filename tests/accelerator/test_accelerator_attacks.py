@@ -11,6 +11,7 @@ import gradreg
 from accelerator.accelerated import HOST, assert_same, images, network, on, places
 from accelerator.pretended import watching
 from gradreg.attacks.suite import ATTACKS, FIXED, MINIMAL
+from gradreg.norms import THREATS
 
 # Beside one look in eight evaluations: what is looked at once per batch, such as whether pixels are in the box, and one
 # look at the begin of each attack, which may find that nothing is left to search.
@@ -27,7 +28,13 @@ FEW: dict[str, dict[str, Any]] = {
     "logbarrier": {"outer": 2, "inner": 6},
     "square": {"steps": 25},
 }
-EACH = [(name, threat) for name, attack in ATTACKS.items() if attack.claims for threat in attack.threats]
+EACH = [
+    (name, threat)
+    for name, attack in ATTACKS.items()
+    if attack.claims
+    for threat in THREATS
+    if attack.supports(THREATS[threat])
+]
 RADIUS = {"l2": 0.3, "linf": 0.02, "l1": 2.0}
 
 

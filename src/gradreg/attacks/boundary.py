@@ -9,7 +9,7 @@ from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Search
 from gradreg.attacks.start import find_start
 from gradreg.checks.scalars import Below1, Count
-from gradreg.norms import per_image
+from gradreg.norms import Linf, per_image
 
 # Forwards between two checks of whether an image still improves.
 _WINDOW = 200
@@ -19,7 +19,7 @@ _ANGLES, _HALVINGS = 3, 3
 _TOGETHER = 64
 
 
-@attack_on("l2", "linf")
+@attack_on()
 def boundary(search: Search, steps: Count = 1000, stall: Below1 = 0.08) -> None:
     """Random steps along the boundary, then towards the clean image, kept if adversarial (Brendel et al. 2018).
 
@@ -30,10 +30,10 @@ def boundary(search: Search, steps: Count = 1000, stall: Below1 = 0.08) -> None:
     gradients nor scores: where it beats gradient attacks, gradients are masked.
     """
     find_start(search)
-    if search.threat.name == "l2":
-        _turns(search, steps, stall)
-    else:
+    if type(search.threat.core) is Linf:
         _corners(search, steps, stall)
+    else:
+        _turns(search, steps, stall)
 
 
 class _Stall:
@@ -71,11 +71,14 @@ def _turns(search: Search, steps: int, stall: float) -> None:
 def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) -> tuple[Tensor, Tensor]:
     """Where, at a right angle to δ, the boundary comes nearer, as a unit vector; and how many probes are adversarial.
 
-    The mean of adversarial probes minus the mean of all probes, which removes what they have in common.
+    The mean of adversarial probes minus the mean of all probes, which removes what they have in common. Angles and
+    lengths are those of l2, in core coordinates.
     """
     rows = search.searched(probes)
-    best, towards = search.adversarial[rows], _unit(search.delta[rows])
-    radius = per_image((reach * search.distance.where(search.found, 0))[rows], best)
+    threat, best = search.threat, search.adversarial[rows]
+    delta = threat.to_core(search.delta[rows])
+    towards = _unit(delta)
+    radius = per_image(reach[rows] * inner(delta, delta).sqrt(), best)
     hits = torch.zeros_like(reach[rows])
     struck, total = torch.zeros_like(best), torch.zeros_like(best)
     for part in torch.arange(draw, draw + probes).split(max(1, _TOGETHER // len(rows))):
@@ -83,9 +86,10 @@ def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) ->
         across = (noise * towards).flatten(2).sum(2).view(len(part), -1, *[1] * (best.ndim - 1))
         noise -= across * towards
         length = torch.linalg.vector_norm(noise.flatten(2), dim=2).clamp(min=_least(best)).view_as(across)
-        points = search.clamp(best + noise.mul_(radius / length))
+        steps = threat.from_core(noise.mul_(radius / length).flatten(0, 1)).view_as(noise)
+        points = search.clamp(best + steps)
         hit = search.sides(points, rows).to(best.dtype)
-        moved = points.sub_(best)
+        moved = threat.to_core(points.sub_(best).flatten(0, 1)).view_as(noise)
         hits, total = hits + hit.sum(0), total + moved.sum(0)
         struck += (moved * hit.view_as(across)).sum(0)
     share = hits / probes
@@ -106,13 +110,16 @@ def _noise(search: Search, draw: int, rows: Tensor, smooth: bool) -> Tensor:
 def _turned(search: Search, way: Tensor, angle: Tensor) -> Tensor:
     """Try points on the circle over the segment to the clean image, where a flat boundary's nearest point lies too.
 
-    At angle φ the distance shrinks by cos φ. Returns the angle to begin with the next time.
+    At angle φ the distance shrinks by cos φ: in l2 that is where the circle ends, in other norms it is a little shorter
+    than where the step aside leads. Returns the angle to begin with the next time.
     """
-    x, towards, far = search.x, _unit(search.delta), search.distance.where(search.found, 0)
+    x, threat, far = search.x, search.threat, search.distance.where(search.found, 0)
+    delta = threat.to_core(search.delta)
+    length = inner(delta, delta).sqrt()
     within, beyond, trial = torch.zeros_like(angle), torch.full_like(angle, torch.inf), angle
     for _ in range(_ANGLES):
-        ahead, aside = far * trial.cos().square(), far * trial.cos() * trial.sin()
-        kept = search.margin(x + per_image(ahead, x) * towards + per_image(aside, x) * way) > 0
+        aside = delta + per_image(length * trial.tan(), x) * way
+        kept = search.margin(x + threat.retract(threat.from_core(aside), far * trial.cos())) > 0
         within, beyond = torch.where(kept, trial, within), torch.where(kept, beyond, trial)
         between = torch.where(within > 0, (within + beyond) / 2, trial / 2)
         trial = torch.where(beyond.isinf(), (2 * trial).clamp(max=1.4), between)
@@ -131,15 +138,16 @@ def _down(search: Search, gap: Tensor) -> None:
 
 def _corners(search: Search, steps: int, stall: float) -> None:
     """The solution of a linear model is a corner of the cube: turn some of the pixels to a random side of it."""
-    x = search.x
+    x, threat = search.x, search.threat
     across = torch.full_like(search.distance, 0.1)
     inwards = torch.full_like(search.distance, 0.02)
     watch = _Stall(search, stall)
     for step in range(steps):
-        delta, far, luck, share = search.delta, search.distance, search.uniform(step), per_image(across, x)
+        far, luck, share = search.distance, search.uniform(step), per_image(across, x)
+        delta = threat.to_core(search.delta)
         side = torch.where(luck < share / 2, -1.0, 1.0).to(x.dtype)
         turned = torch.where(luck < share, side * per_image(far, x), delta)
-        kept = search.margin(x + search.threat.project(turned, far * (1 - inwards))) > 0
+        kept = search.margin(x + threat.from_core(threat.core.project(turned, far * (1 - inwards)))) > 0
         across = _adapt(across, kept)
         inwards = torch.minimum(_adapt(inwards, kept), across / 2)
         search.retire(across < 1e-5)

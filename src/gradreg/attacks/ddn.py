@@ -10,7 +10,7 @@ from gradreg.checks.scalars import Between0And1, Count
 from gradreg.norms import per_image
 
 
-@attack_on("l2")
+@attack_on("l2", because="it separates direction and length by l2 steps")
 def ddn(search: Search, steps: Count = 100, gamma: Between0And1 = 0.05) -> None:
     """Walk on a sphere that shrinks while the point is adversarial and grows while it is not (Rony et al. 2019).
 

@@ -9,7 +9,7 @@ from gradreg.checks.scalars import Count, NotNegative
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf", "l1")
+@attack_on()
 def deepfool(search: Search, steps: Count = 15, overshoot: NotNegative = 0.02, warm: bool = False) -> None:
     """Walk to the linearised boundary (Moosavi-Dezfooli et al. 2016); once across, start again from the clean image.
 

@@ -3,7 +3,6 @@
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from gradreg.attacks.geometry import linear_distance
 from gradreg.attacks.radii import cosine, geometric
@@ -14,7 +13,7 @@ from gradreg.checks.scalars import Between0And1, Count, Natural, Positive
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf", "l1")
+@attack_on()
 def fmn(
     search: Search,
     steps: Count = 100,
@@ -51,17 +50,5 @@ def fmn(
         radius = torch.where(margin > 0, torch.minimum(radius, size) * (1 - change), outside)
         radius = torch.minimum(radius, search.distance)
         crossed = crossed | (margin > 0)
-        pull = per_image(cosine(step, steps, 1.0, 0.01) * radius, x) * _direction(gradient, threat.name)
-        delta = search.clamp(x + threat.project(delta + pull, radius)) - x
-
-
-def _direction(gradient: Tensor, threat: str) -> Tensor:
-    """The gradient at the scale of points of the unit ball: norm 1 in l2, mean absolute value 1 per pixel in l∞."""
-    size = gradient.flatten(1)
-    if threat == "linf":
-        scale = size.abs().mean(1)
-    elif threat == "l2":
-        scale = torch.linalg.vector_norm(size, dim=1)
-    else:
-        scale = size.abs().amax(1)
-    return gradient / per_image(scale.where(scale > 0, 1), gradient)
+        pull = per_image(cosine(step, steps, 1.0, 0.01) * radius, x) * threat.pull(gradient)
+        delta = search.clamp(x + threat.retract(delta + pull, radius)) - x

@@ -10,7 +10,7 @@ from gradreg.checks.scalars import Between0And1, Count, Positive, UpTo1
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf")
+@attack_on()
 def logbarrier(
     search: Search,
     outer: Count = 12,
@@ -41,5 +41,5 @@ def logbarrier(
         # Equilibrium: the linearised boundary is α times the distance away. Close to it the push is bounded.
         away = linear_distance(threat, margin, gradient).clamp(min=1e-12)
         push = pace * far * (height * far / away).clamp(max=2.0)
-        moved = threat.project(delta, (1 - pace) * far) + per_image(push, x) * threat.ascent(gradient)
+        moved = threat.retract(delta, (1 - pace) * far) + per_image(push, x) * threat.climb(gradient)
         delta = torch.where(chosen, search.clamp(x + moved) - x, (delta + inside) / 2)

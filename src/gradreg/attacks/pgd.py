@@ -12,7 +12,7 @@ from gradreg.losses import cross_entropy, margin
 from gradreg.norms import Threat, per_image
 
 
-@attack_on("l2", "linf")
+@attack_on()
 def pgd(
     search: Search,
     steps: Count = 20,
@@ -30,8 +30,8 @@ def pgd(
         delta = _random_point(search, search.threat, radius, number)
         for _ in range(steps):
             _, _, gradient = search.loss_and_gradient(search.x + delta, losses[loss])
-            delta = delta + per_image(rel_step * radius, delta) * search.threat.ascent(gradient)
-            delta = search.clamp(search.x + search.threat.project(delta, radius)) - search.x
+            delta = delta + per_image(rel_step * radius, delta) * search.threat.climb(gradient)
+            delta = search.clamp(search.x + search.threat.retract(delta, radius)) - search.x
         search.margin(search.x + delta)
 
     smallest_radius(search, inside, rounds)
@@ -39,7 +39,7 @@ def pgd(
 
 def _random_point(search: Search, threat: Threat, radius: torch.Tensor, draw: int) -> torch.Tensor:
     """A random point of the ball; where an adversarial image is known, the nearest one projected onto the ball."""
-    noise = threat.project((search.uniform(draw) - 0.5) * per_image(radius, search.x), radius)
-    known = threat.project(search.delta, radius)
+    noise = threat.retract((search.uniform(draw) - 0.5) * per_image(radius, search.x), radius)
+    known = threat.retract(search.delta, radius)
     warm = per_image(search.found & (not search.fixed_radius), search.x).bool()
     return search.clamp(search.x + torch.where(warm, known, noise)) - search.x

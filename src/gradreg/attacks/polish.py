@@ -8,7 +8,7 @@ from gradreg.checks.scalars import Between0And1, Count
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf", "l1", claims=False)
+@attack_on(claims=False)
 def polish(search: Search, steps: Count = 10, first: Between0And1 = 0.02) -> None:
     """Bisect the segment from the clean image to the best adversarial one; forwards only, and never a larger distance.
 

@@ -35,8 +35,10 @@ def smallest_radius(search: Search, run: Inside, rounds: int) -> None:
     With radii given (`Search.aim`), every round is one more attempt at them.
     """
     if search.fixed_radius:
+        rounding = search.threat.norm(torch.full_like(search.x[:1], torch.finfo(search.x.dtype).eps / 2))
+        radius = torch.minimum(search.goal * _INSIDE, search.goal - rounding).clamp(min=0)
         for number in range(rounds):
-            run(search.goal * _INSIDE, number)
+            run(radius, number)
         return
     # Cold or warm is decided here, once: a warm start is close, and its distance must not be halved.
     gap = torch.where(search.found, 0.03, 0.3).to(search.distance.dtype)
@@ -49,8 +51,10 @@ def smallest_radius(search: Search, run: Inside, rounds: int) -> None:
     search.within(search.anywhere, linearise)
     unknown = torch.where(unknown.isfinite() & (unknown > 0), unknown, 0.01)
     for number in range(rounds):
-        radius = torch.where(search.found, search.distance * (1 - gap), unknown)
+        far = search.distance
+        radius = torch.where(search.found, far * (1 - gap), unknown)
         search.within(radius, partial(run, radius * _INSIDE, number))
-        hit = search.distance <= radius
+        # Pixels are rounded after the projection, so where they count much a hit may lie a little outside of the ball.
+        hit = torch.where(far.isfinite(), search.distance <= far * (1 - gap / 2), search.found)
         gap = torch.where(hit, gap, gap / 3)
         unknown = torch.where(hit, unknown, 2 * unknown)

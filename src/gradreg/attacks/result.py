@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.tensors import check_positions
-from gradreg.norms import ThreatName, robust_at
+from gradreg.norms import robust_at
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,12 @@ class AttackResult:
     winner: tuple[str, ...]
     forwards: Tensor
     backwards: Tensor
-    threat: ThreatName
+    threat: str
     topk: int = 1
     eps: tuple[float, ...] | None = None
     quantize: int | None = None
+    left_out: tuple[str, ...] = ()
+    """Attacks of the suite that were not run, since they do not support the norm."""
 
     def __len__(self) -> int:
         return len(self.distance)

@@ -20,7 +20,7 @@ from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import margin
-from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import Threat, ThreatName, checked, per_image
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
@@ -31,8 +31,9 @@ Progress = Callable[[int, int], None]
 class Attack:
     """A search function as an attack: call it with a model and images, or name it in a suite."""
 
-    def __init__(self, run: Callable[..., None], threats: tuple[ThreatName, ...], claims: bool) -> None:
-        self.name, self.threats, self.search, self.claims = run.__name__, threats, run, claims
+    def __init__(self, run: Callable[..., None], only: tuple[ThreatName, ...], because: str, claims: bool) -> None:
+        self.name, self.search, self.claims = run.__name__, run, claims
+        self.only, self.because = only, because
         self.__doc__, self.__module__, self.__qualname__ = run.__doc__, run.__module__, run.__qualname__
         self.options = tuple(inspect.signature(run).parameters)[1:]
 
@@ -57,6 +58,10 @@ class Attack:
         setup = Setup(topk, seed, budget, batch_size, quantize, progress)
         return run_plan(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
 
+    def supports(self, threat: Threat) -> bool:
+        """Whether it works in that norm."""
+        return not self.only or threat.name in self.only
+
     def __reduce__(self) -> str:
         """Pickled by name, like the function it was made from, whose place in its module it took."""
         return self.__qualname__
@@ -65,9 +70,12 @@ class Attack:
         return f"<attack {self.name}({', '.join(self.options)})>"
 
 
-def attack_on(*threats: ThreatName, claims: bool = True) -> Callable[[Callable[..., None]], Attack]:
-    """Make a search function an attack on these threats; without `claims` the attack improved on stays the winner."""
-    return lambda run: Attack(run, threats, claims)
+def attack_on(*only: ThreatName, because: str = "", claims: bool = True) -> Callable[[Callable[..., None]], Attack]:
+    """Make a search function an attack, in any norm or in these `only`, `because` of something.
+
+    Without `claims` the attack improved on stays the winner.
+    """
+    return lambda run: Attack(run, only, because, claims)
 
 
 @dataclass(frozen=True)
@@ -98,9 +106,10 @@ class Step:
         if unknown:
             known = ", ".join(self.attack.options)
             raise ConfigError(f"{self.attack.name}'s options must be among {known}; got {', '.join(unknown)}.")
-        if threat.name not in self.attack.threats:
+        if not self.attack.supports(threat):
             raise ConfigError(
-                f"{self.attack.name} supports the threats {', '.join(self.attack.threats)}; got {threat.name}."
+                f"{self.attack.name} supports the threats {', '.join(self.attack.only)} only, since "
+                f"{self.attack.because}; got {threat.name}."
             )
         return Step(self.attack, check_options(self.attack.search, self.options))
 
@@ -120,6 +129,7 @@ def run_plan(
     norm, classifier, radii = named_threat(threat), Classifier.of(model), radii_of(eps)
     plan = [step.checked(norm) for step in plan]
     x, y = check_batch(x), check_labels(y, len(x))
+    checked(norm, x)
     if start is not None and check_batch(start, "start").shape != x.shape:
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
     if start is not None:

@@ -10,7 +10,7 @@ from gradreg.checks.scalars import Count, UpTo1
 from gradreg.norms import per_image
 
 
-@attack_on("l2", "linf")
+@attack_on("l2", "linf", because="its patches are made for their balls")
 def square(search: Search, steps: Count = 500, share: UpTo1 = 0.3) -> None:
     """Random search with square patches (Andriushchenko et al. 2020), with places and colours drawn per image.
 

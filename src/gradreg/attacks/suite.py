@@ -27,7 +27,7 @@ from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.fingerprints import images_key
 from gradreg.ledger import check_same, lock
-from gradreg.norms import Threat, ThreatName
+from gradreg.norms import THREATS, Threat, ThreatName, probe
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 
@@ -67,8 +67,10 @@ def attack(
     if start is None and not any(step.attack.claims for step in plan):
         raise ConfigError(f"attacks must include one that finds adversarial images, or start= be given; got {attacks}.")
     setup = Setup(topk, seed, budget, batch_size, quantize, progress)
+    missing = _left_out(attacks, norm, fixed=eps is not None)
     if resume is None:
-        return run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
+        found = run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
+        return replace(found, left_out=missing)
     silent = replace(setup, progress=None)
 
     def part(rows: Tensor) -> AttackResult:
@@ -81,9 +83,11 @@ def attack(
         "attacks": repr((plan, norm.name)),
         "settings": repr((radii_of(eps), topk, seed, budget, quantize)),
     }
+    if norm.name not in THREATS:
+        about["norm"] = " ".join(f"{value:.4g}" for value in probe(norm, x))
     path = Path(resume)
     with lock(path.parent, path.name):
-        return _resumed(path, about, x, part, setup)
+        return replace(_resumed(path, about, x, part, setup), left_out=missing)
 
 
 def _resumed(
@@ -111,18 +115,19 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
         suites = FIXED if fixed else MINIMAL
         if attacks not in suites:
             raise ConfigError(f"attacks must be {choices()}; got {attacks!r}{did_you_mean(attacks, suites)}.")
-        plan = [Step(found, options) for found, options in suites[attacks] if threat.name in found.threats]
-        if not any(step.attack.claims for step in plan):
-            raise ConfigError(
-                f"The {attacks} suite has no attack on {threat.name}: use another suite or a list of attacks."
-            )
-        return plan
+        return [Step(found, options) for found, options in suites[attacks] if found.supports(threat)]
     attacks = check_names("attacks", attacks)
     unknown = [name for name in attacks if name not in ATTACKS]
     if unknown or not attacks:
         hint = did_you_mean(unknown[0], ATTACKS) if unknown else ""
         raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}{hint}.")
     return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
+
+
+def _left_out(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:
+    """The attacks of a suite that do not support the threat."""
+    suite = (FIXED if fixed else MINIMAL)[attacks] if isinstance(attacks, str) else []
+    return tuple(dict.fromkeys(found.name for found, _ in suite if not found.supports(threat)))
 
 
 _Suite = list[tuple[Attack, dict[str, Any]]]

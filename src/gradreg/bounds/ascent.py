@@ -42,7 +42,7 @@ class Surroundings:
 
     def fill(self, v: Tensor, radius: Radius) -> Tensor:
         """`v` in the ball and the box, scaled up to the radius: other pixels make up for what the box cuts off."""
-        v = self.inside(self.threat.project(v, radius))
+        v = self.inside(self.threat.retract(v, radius))
         for _ in range(3 if self.clip else 0):
             length = self.threat.norm(v)
             v = self.inside(v * per_image((radius / length).where(length > 0, 1), v).to(v.dtype))
@@ -106,14 +106,14 @@ def climb_error(
         v, before = direction * eps[0], eps[0]
         for index in order:
             radius = eps[index]
-            v = around.inside(threat.project(v * (radius / before), float(radius)))
+            v = around.inside(threat.retract(v * (radius / before), float(radius)))
             for step in range(steps):
                 error, gradient = around.error_and_gradient(v)
                 errors[:, index] = errors[:, index].maximum(error)
                 steepest = steepest.maximum(threat.dual_norm(gradient))
                 if step < steps - 1 or steps == 1:
-                    move = threat.ascent(gradient - around.gradient) * (radius / (1 + step))
-                    v = around.inside(threat.project(v + move, float(radius)))
+                    move = threat.climb(gradient - around.gradient) * (radius / (1 + step))
+                    v = around.inside(threat.retract(v + move, float(radius)))
             before = radius
     # What was found within a radius lies within every larger one.
     return errors.cummax(1).values, steepest
@@ -133,6 +133,6 @@ def climb_gradient(around: Surroundings, radius: float, steps: int, keys: list[i
         _, gradient = around.error_and_gradient(v)
         _, ahead = around.error_and_gradient(v + h * threat.ascent(gradient))
         steepest = steepest.maximum(threat.dual_norm(gradient)).maximum(threat.dual_norm(ahead))
-        move = threat.ascent(ahead - gradient) * per_image(radius / (1 + step), v)
-        v = around.inside(threat.project(v + move, radius))
+        move = threat.climb(ahead - gradient) * per_image(radius / (1 + step), v)
+        v = around.inside(threat.retract(v + move, radius))
     return steepest

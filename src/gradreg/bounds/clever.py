@@ -17,7 +17,7 @@ from gradreg.checks.scalars import check_integer, check_number
 from gradreg.classifier import Classifier
 from gradreg.fingerprints import image_keys
 from gradreg.losses import margin
-from gradreg.norms import Threat, ThreatName
+from gradreg.norms import Threat, ThreatName, checked, reach_of
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.passes import Model
 from gradreg.randomness import generator
@@ -55,10 +55,11 @@ def clever(
     gradients per image; images share batches. The fit is by L-moments.
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
-    radius = geometry.reach if radius is None else check_number("radius", radius, above=0)
+    radius = None if radius is None else check_number("radius", radius, above=0)
     blocks, samples = check_integer("blocks", blocks, least=3), check_integer("samples", samples, least=1)
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     _, y = check(classifier, x, y)
+    radius = reach_of(checked(geometry, x), x) if radius is None else radius
     keys = image_keys(x).tolist()
     maxima = torch.zeros(len(x) * blocks, device=x.device, dtype=torch.float64)
     for part in batches(len(maxima), max(1, batch_size // samples)):

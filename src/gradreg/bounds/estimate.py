@@ -24,7 +24,7 @@ from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys
 from gradreg.losses import misclassified
-from gradreg.norms import Threat, ThreatName
+from gradreg.norms import Threat, ThreatName, checked
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.passes import Criterion, Model
 
@@ -88,19 +88,17 @@ def estimate_regularity(
     limit = None if limit is None else check_integer("limit", limit, least=1)
     batch_size, clip = check_integer("batch_size", batch_size, least=1), check_switch("clip", clip)
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), loss_of(criterion, threshold, scores, topk)
-    estimation = Estimation(
-        classifier, geometry, loss, grid(eps, geometry, method), search, fitting, scores, clip, batch_size
-    )
+    x, y = gather(data, None if method == "local" else limit, classifier.device)
+    radii = grid(eps, checked(geometry, x), x, method)
+    estimation = Estimation(classifier, geometry, loss, radii, search, fitting, scores, clip, batch_size)
     if alpha is None and calibration is None:
-        x, y = gather(data, None if method == "local" else limit, classifier.device)
         return estimation.run(x, y, progress)
-    return _calibrated(estimation, data, limit, calibration, alpha, attacks, progress)
+    return _calibrated(estimation, (x, y), calibration, alpha, attacks, progress)
 
 
 def _calibrated(
     estimation: Estimation,
-    data: Data,
-    limit: int | None,
+    images: tuple[Tensor, Tensor],
     calibration: Data | Calibration | None,
     alpha: float | None,
     attacks: "SuiteName | Sequence[str]",
@@ -108,7 +106,7 @@ def _calibrated(
 ) -> Regularity:
     """The estimate with a calibration: one that is known, or by attacking images that are not bounded."""
     local, device = estimation.search.method == "local", estimation.classifier.device
-    x, y = gather(data, None if local else limit, device)
+    x, y = images
     if isinstance(calibration, Calibration):
         if alpha is not None and alpha != calibration.alpha:
             raise ConfigError(f"alpha must be that of the calibration, {calibration.alpha:g}; got {alpha:g}.")

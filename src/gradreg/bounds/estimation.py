@@ -21,7 +21,7 @@ from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_num
 from gradreg.classifier import Classifier
 from gradreg.errors import DataError
 from gradreg.fingerprints import image_keys
-from gradreg.norms import Threat, ThreatName
+from gradreg.norms import Threat, reach_of
 
 Method = Literal["paper", "ascent", "local"]
 Progress = Callable[[int, int], None]
@@ -75,7 +75,8 @@ class Search:
 class _Common:
     """What every regularity records about its estimation."""
 
-    threat: ThreatName
+    threat: str
+    geometry: Threat
     method: Method
     eps: Tensor
     criterion: str
@@ -157,7 +158,16 @@ class Estimation:
         finite = errors.isfinite().all(1) & steepest.isfinite()
         _refuse(~finite[order.argsort()], "have losses around them that are not finite")
         common = _Common(
-            geometry.name, method, self.radii, loss.name, loss.threshold, self.scores, loss.topk, self.search.seed, keys
+            geometry.name,
+            geometry,
+            method,
+            self.radii,
+            loss.name,
+            loss.threshold,
+            self.scores,
+            loss.topk,
+            self.search.seed,
+            keys,
         )
         if method == "local":
             return common.regularity(steepest, errors, crossing=crossing)
@@ -223,11 +233,11 @@ def _refuse(wrong: Tensor, what: str) -> None:
         )
 
 
-def grid(eps: Iterable[float] | None, geometry: Threat, method: Method) -> Tensor:
-    """The radii of ω: those given, or up to the threat's reach."""
+def grid(eps: Iterable[float] | None, geometry: Threat, like: Tensor, method: Method) -> Tensor:
+    """The radii of ω: those given, or up to the threat's reach on such images."""
     if eps is None and method == "local":
         # Each image has its own distance, so the radii are equally far apart in proportion.
-        return geometry.reach * 2.0 ** -(torch.arange(_HALVINGS * _EACH, -1, -1, dtype=torch.float64) / _EACH)
+        return reach_of(geometry, like) * 2.0 ** -(torch.arange(_HALVINGS * _EACH, -1, -1, dtype=torch.float64) / _EACH)
     if eps is None:
-        return torch.linspace(0, geometry.reach, _GRID + 1, dtype=torch.float64)[1:]
+        return torch.linspace(0, reach_of(geometry, like), _GRID + 1, dtype=torch.float64)[1:]
     return _double(list(check_numbers("eps", eps, ascending=True, above=0)))

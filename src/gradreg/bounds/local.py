@@ -163,7 +163,7 @@ def _sweep(trail: _Trail, radii: list[float], direction: Tensor, steps: int) -> 
     for radius in radii:
         v = around.fill(v * (radius / before), radius)
         for _ in range(steps):
-            v = around.fill(v + around.threat.ascent(trail.climb(v)) * radius, radius)
+            v = around.fill(v + around.threat.climb(trail.climb(v)) * radius, radius)
         before = radius
 
 
@@ -186,7 +186,7 @@ def _cross(trail: _Trail, end: float, topk: int, effort: Effort) -> None:
             nearer = norm * (1 - (0.5 - 0.5 * gap / rise).clamp(min=_NEARER * remaining))
             radius = torch.where(rise >= gap, nearer, farther)
             radius = radius.minimum(_WITHIN * trail.crossing).minimum(last)
-            move = threat.ascent(gradient) * per_image(radius * remaining, v).to(v.dtype)
+            move = threat.climb(gradient) * per_image(radius * remaining, v).to(v.dtype)
             v = around.fill(_scaled(v, radius, threat.norm) + move, radius)
 
 
@@ -221,7 +221,7 @@ def _focus(trail: _Trail, end: float, steps: int) -> None:
     for step in range(steps):
         radius = _WITHIN * trail.end_of_bound().clamp(max=end)
         v = around.fill(_scaled(v, radius, threat.norm), radius)
-        move = threat.ascent(trail.climb(v)) * per_image(radius * (1 - step / steps), v).to(v.dtype)
+        move = threat.climb(trail.climb(v)) * per_image(radius * (1 - step / steps), v).to(v.dtype)
         v = v + move
 
 

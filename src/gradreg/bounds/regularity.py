@@ -15,7 +15,7 @@ from gradreg.bounds.loss import Scores
 from gradreg.checks.scalars import check_number
 from gradreg.codec import join
 from gradreg.errors import ConfigError, DataError
-from gradreg.norms import THREATS, ThreatName
+from gradreg.norms import THREATS, Threat
 from gradreg.storage import read, write
 
 _Method = Literal["paper", "ascent", "local", "given"]
@@ -24,6 +24,7 @@ _TENSORS = ("lipschitz", "eps", "omega", "keys", "shape", "lipschitz_upper", "om
 # Files of before do not have these.
 _SINCE = ("crossing", "criterion", "threshold", "calibration")
 _CALIBRATED_ON = "calibrated_on"
+_UNSAVED = "geometry"
 
 
 def _nothing() -> Tensor:
@@ -37,7 +38,8 @@ class Regularity:
     Flags are those of the extreme value fits, as "lipschitz:steep" or "omega[0.5]:few-distinct".
     """
 
-    threat: ThreatName
+    threat: str
+    """The name of the norm."""
     method: _Method
     lipschitz: Tensor
     """L: one number, or one per image."""
@@ -67,13 +69,19 @@ class Regularity:
     """ℓ₀: images with a smaller loss are always classified correctly."""
     calibration: Calibration | None = None
     """By what bounds are divided so that they hold against attacks for a share 1 − α of images."""
+    geometry: Threat | None = field(default=None, compare=False)
+    """The norm itself, where its name does not say which it is; not saved."""
 
     def __post_init__(self) -> None:
-        if self.threat not in THREATS or self.method not in get_args(_Method):
+        if self.method not in get_args(_Method):
+            raise ConfigError(f"method must be one of {', '.join(get_args(_Method))}; got {self.method!r}.")
+        if self.threat not in THREATS and self.geometry is None:
             raise ConfigError(
-                f"A regularity's threat must be one of {', '.join(THREATS)} and its method one of "
-                f"{', '.join(get_args(_Method))}; got {self.threat!r} and {self.method!r}."
+                f"threat must be one of {', '.join(THREATS)}, or the name of the norm that is passed as geometry; got "
+                f"{self.threat!r}."
             )
+        if self.geometry is not None and self.geometry.name != self.threat:
+            raise ConfigError(f"geometry must be the norm {self.threat}; got {self.geometry.name}.")
         eps, omega = self.eps, self.omega
         if eps.ndim != 1 or len(eps) == 0 or not bool((eps > 0).all()) or not bool((eps.diff() > 0).all()):
             raise ConfigError(f"The radii of ω must be above 0 in ascending order; got {eps.tolist()}.")
@@ -87,6 +95,11 @@ class Regularity:
             raise ConfigError("L must be positive: a constant loss has no margin to bound.")
         if len(self.crossing) and self.crossing.shape != self.lipschitz.shape:
             raise ConfigError(f"crossing must have one entry per image; got shape {tuple(self.crossing.shape)}.")
+
+    @property
+    def norm(self) -> Threat:
+        """The norm that L, ω and the bounds are about."""
+        return THREATS[self.threat] if self.geometry is None else self.geometry
 
     @property
     def per_image(self) -> bool:
@@ -105,7 +118,7 @@ class Regularity:
         """Write to one safetensors file."""
         tensors = {name: getattr(self, name).cpu() for name in _TENSORS}
         facts: dict[str, Any] = {
-            each.name: getattr(self, each.name) for each in fields(self) if each.name not in tensors
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in (*tensors, _UNSAVED)
         }
         if self.calibration is not None:
             tensors[_CALIBRATED_ON] = self.calibration.keys
@@ -113,15 +126,20 @@ class Regularity:
         write(path, "regularity", tensors, facts)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Regularity":
-        """Read what `save` wrote."""
+    def load(cls, path: str | Path, threat: Threat | None = None) -> "Regularity":
+        """Read what `save` wrote; a norm of your own is not in the file, so pass it as `threat`."""
         tensors, facts = read(path, "regularity")
         keys = tensors.pop(_CALIBRATED_ON, None)
-        known = {each.name for each in fields(cls)}
+        known = {each.name for each in fields(cls)} - {_UNSAVED}
         found = {*facts, *tensors}
         if not known - set(_SINCE) <= found <= known or not set(tensors) <= set(_TENSORS):
             raise DataError(f"{path} is not a regularity of this version of gradreg.")
         flags, calibration = facts.pop("flags"), facts.pop("calibration", None)
         if calibration is not None:
             calibration = join(Calibration, calibration, {} if keys is None else {"keys": keys})
-        return cls(**facts, **tensors, flags=tuple(flags), calibration=calibration)  # type: ignore[arg-type]
+        name = facts["threat"]
+        if name not in THREATS and (threat is None or threat.name != name):
+            given = "none" if threat is None else threat.name
+            raise ConfigError(f"{path} is about the norm {name}: pass it as threat=; got {given}.")
+        more: dict[str, Any] = {"geometry": None if name in THREATS else threat, "calibration": calibration}
+        return cls(**facts, **tensors, flags=tuple(flags), **more)  # type: ignore[arg-type]

@@ -19,8 +19,7 @@ from gradreg.checks.tensors import check_column
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys
-from gradreg.norms import ThreatName
-from gradreg.norms import threat as threat_named
+from gradreg.norms import checked
 from gradreg.penalty.passes import Criterion, Model
 
 _Envelope = Literal["step", "linear"]
@@ -44,7 +43,7 @@ class Bound:
     grad_norm: Tensor
     zero_gradient: Tensor
     """∇ℓ(x) is exactly zero: the first-order term says nothing about this image."""
-    threat: ThreatName
+    threat: str
     method: str
     flags: tuple[str, ...]
     omega_half: Tensor
@@ -111,8 +110,9 @@ def bounds(
         envelope = "linear" if len(regularity.crossing) else "step"
     check_choice("envelope", envelope, get_args(_Envelope))
     batch_size = check_integer("batch_size", batch_size, least=1)
-    classifier, geometry = Classifier.of(model), threat_named(regularity.threat)
+    classifier = Classifier.of(model)
     _, y = check(classifier, x, y)
+    geometry = checked(regularity.norm, x)
     flags = (*regularity.flags, *_compare_images(x, regularity))
     loss = same_loss(regularity.criterion, regularity.threshold, regularity.scores, regularity.topk, criterion)
     values, norms = [], []

@@ -43,6 +43,8 @@ def sound_radius(
     largest, halvings = check_number("largest", largest, above=0), check_integer("halvings", halvings, least=1)
     geometry, classifier, x = threat_named(threat), Classifier.of(model), check_batch(x)
     y = check_labels(y, len(x))
+    if geometry.p is None:
+        raise ConfigError(f"auto_LiRPA proves radii in l1, l2 and l∞; got {geometry.name}.")
     lirpa = _auto_lirpa()
     if not isinstance(classifier.model, nn.Module):
         raise ModelError("auto_LiRPA traces an nn.Module and cannot see into a bare function: pass the module.")

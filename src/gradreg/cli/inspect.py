@@ -18,7 +18,6 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.inspection.figure import draw, summary
 from gradreg.inspection.image import Inspection, inspect_image
 from gradreg.inspection.options import InspectionOptions
-from gradreg.norms import THREATS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,7 @@ def _decoded(path: Path, wanted: tuple[int, ...]) -> Tensor:
 
 
 def _table(found: Inspection) -> Table:
-    table = Table(title=f"nearest adversarial images, {THREATS[found.threat].symbol}", title_style="")
+    table = Table(title=f"nearest adversarial images, {found.symbol}", title_style="")
     for heading in ("attack", "distance", "taken for", "forwards", "backwards"):
         table.add_column(heading, justify="left" if heading in ("attack", "taken for") else "right")
     for one in found.ranked:

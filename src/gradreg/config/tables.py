@@ -52,8 +52,10 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
     if origin in (Union, UnionType):
         if value is None and NoneType in parts:
             return None
-        (hint,) = (part for part in parts if part is not NoneType)
-        return _convert(value, hint, field, where)
+        possible = [part for part in parts if part is not NoneType]
+        if any(isinstance(part, type) and isinstance(value, part) for part in possible[1:]):
+            return value  # an object made in Python, where a table has its name
+        return _convert(value, possible[0], field, where)
     if origin is Literal:
         return check_choice(where, value, parts)
     if origin is tuple:
@@ -117,6 +119,8 @@ def _plain(value: Any, field: Field[Any] | None) -> Any:
         return {key: _plain(entry, None) for key, entry in value.items() if entry is not None}
     if isinstance(value, (list, tuple)):
         return [_plain(entry, None) for entry in value]
+    if not isinstance(value, str | int | float) and isinstance(name := getattr(value, "name", None), str):
+        return name  # an object made in Python that says what files call it
     return value
 
 

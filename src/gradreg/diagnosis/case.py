@@ -9,7 +9,7 @@ from torch import Tensor
 from gradreg.attacks.run import Attack
 from gradreg.classifier import Classifier
 from gradreg.losses import margin, misclassified
-from gradreg.norms import Threat
+from gradreg.norms import Threat, per_image
 from gradreg.penalty.passes import Criterion
 from gradreg.randomness import Streams
 
@@ -63,9 +63,8 @@ class Case:
     def direction(self, draw: int) -> Tensor:
         """A random direction of norm 1 per image, from the image's own stream; a corner of the cube for l∞."""
         noise = Streams(self.seed, self.x, self.y).normal(self.x, draw, _SALT).to(self.x.dtype)
-        if self.threat.name == "linf":
-            return noise.sign()
-        return noise / self.threat.norm(noise).view(-1, *[1] * (noise.ndim - 1))
+        along = self.threat.climb(noise)
+        return (along / per_image(self.threat.norm(along), along)).to(along.dtype)
 
     def inside(self, points: Tensor, room: float = 0.0) -> Tensor:
         """The nearest points of the box that are at least `room` from its walls."""

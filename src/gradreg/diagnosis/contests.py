@@ -7,7 +7,6 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from gradreg.attacks.fmn import fmn
 from gradreg.attacks.pgd import pgd
 from gradreg.attacks.run import Attack
 from gradreg.attacks.square import square
@@ -53,7 +52,7 @@ class Contest:
 
     @property
     def margin(self) -> Tensor:
-        """Broken by PGD on the margin, or by FMN where PGD does not support the threat (l1)."""
+        """Broken by PGD on the margin."""
         return self.curve[self.place]
 
     @cached_property
@@ -64,7 +63,7 @@ class Contest:
     @property
     def gradients(self) -> Tensor:
         """Broken by one of the two."""
-        return self.ce | self.margin if self.supports(pgd) else self.margin
+        return self.ce | self.margin
 
     @cached_property
     def free(self) -> Tensor:
@@ -81,9 +80,7 @@ class Contest:
 
     def ascend(self, case: Case, eps: float, effort: int = 1) -> Tensor:
         """The gradient attack on the margin within `eps`, with `effort` times the usual steps."""
-        if self.supports(pgd):
-            return case.broken_by(pgd, eps, steps=_STEPS * effort, rounds=1, loss="margin")
-        return case.broken_by(fmn, eps, steps=2 * _STEPS * effort)
+        return case.broken_by(pgd, eps, steps=_STEPS * effort, rounds=1, loss="margin")
 
     @property
     def whole_box(self) -> float:
@@ -93,7 +90,7 @@ class Contest:
 
     def supports(self, attack: Attack) -> bool:
         """Whether the attack exists for this threat."""
-        return self.case.threat.name in attack.threats
+        return attack.supports(self.case.threat)
 
     def of_those_left(self, broken: Tensor, run: Callable[[Case], Tensor]) -> Tensor:
         """What `run` breaks among the images that are not `broken` yet."""

@@ -26,6 +26,7 @@ from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.diagnosis.options import DiagnosisOptions
 from gradreg.diagnosis.registry import Test, at_stage
 from gradreg.errors import ConfigError, ModelError
+from gradreg.norms import checked
 from gradreg.penalty.passes import Model
 from gradreg.smoothing import Certificates
 
@@ -58,6 +59,7 @@ def diagnose(
     norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
     x, y = check_batch(x).detach(), check_labels(y, len(x))
     check_device("y", y, x)
+    checked(norm, x)
     claims = Claims(attack_result, sound, bound)
     claims.check(len(x), norm.name, topk)
     if certificates is not None and not isinstance(certificates, Certificates):
@@ -68,7 +70,7 @@ def diagnose(
         build = partial(
             _case,
             threat=norm,
-            eps=chosen.radius,
+            eps=chosen.radius_on(x),
             topk=topk,
             seed=chosen.seed,
             batch_size=chosen.batch_size,

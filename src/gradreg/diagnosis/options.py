@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, Positive
-from gradreg.norms import Threat, ThreatName
+from gradreg.norms import Threat, ThreatName, usual, usual_radii_of
 from gradreg.norms import threat as named_threat
 
 
@@ -33,7 +35,6 @@ class DiagnosisOptions:
         """The threat itself."""
         return named_threat(self.threat)
 
-    @property
-    def radius(self) -> float:
-        """The radius of interest."""
-        return self.norm.usual_radius if self.eps is None else self.eps
+    def radius_on(self, x: Tensor) -> float:
+        """The radius of interest on such images."""
+        return usual(usual_radii_of(self.norm, x)) if self.eps is None else self.eps

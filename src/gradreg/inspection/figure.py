@@ -9,7 +9,6 @@ from torch import Tensor
 
 from gradreg.errors import ConfigError
 from gradreg.inspection.image import Inspection, Nearest
-from gradreg.norms import threat as named_threat
 from gradreg.storage import replacing
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def summary(inspection: Inspection) -> tuple[str, str, str]:
 
 
 def _empirical(found: Inspection) -> str:
-    norm = named_threat(found.threat).symbol
+    norm = found.symbol
     if found.nearest == 0:
         return f"Found: nothing to look for, since the image is taken for {found.classes[found.prediction]} as it is."
     if found.nearest == math.inf:
@@ -50,7 +49,7 @@ def _heuristic(found: Inspection) -> str:
     if found.bound is None:
         return f"Heuristic bounds: none. {found.refusal}"
     reached = ", the end of its grid" if bool(found.bound.censored) else ""
-    norm = named_threat(found.threat).symbol
+    norm = found.symbol
     return (
         f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than {norm} "
         f"{float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
@@ -130,7 +129,7 @@ def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> Non
             0.03, 0.04, f"×{factor:g}", transform=panels[2].transAxes, fontsize=8, color="black",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
         )  # fmt: skip
-        said = f"{named_threat(inspection.threat).symbol} {one.distance:.4g}\ntaken for {name}"
+        said = f"{inspection.symbol} {one.distance:.4g}\ntaken for {name}"
     else:
         said = f"taken for {name}\nas it is" if one.distance == 0 else "no adversarial image\nfound"
         for axes in panels[1:3]:

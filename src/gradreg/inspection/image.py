@@ -15,7 +15,7 @@ from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
 from gradreg.inspection.options import InspectionOptions
 from gradreg.losses import probability_margin
-from gradreg.norms import ThreatName
+from gradreg.norms import Threat, checked
 from gradreg.penalty.passes import Model
 from gradreg.smoothing import Certificates, certify
 
@@ -43,7 +43,10 @@ class Inspection:
     label: int
     prediction: int
     classes: tuple[str, ...]
-    threat: ThreatName
+    threat: str
+    """The name of the norm."""
+    symbol: str
+    """The norm as it is written: l∞."""
     margin: float
     """Of probabilities: the k-th largest other class less the labelled one; negative: classified as labelled."""
     grad_norm: float
@@ -95,6 +98,7 @@ def inspect_image(
             f"and top-{regularity.topk}."
         )
     names, image = chosen.attack_names, x[None]
+    checked(norm, image)
     logits = classifier.check(image, torch.zeros(1, dtype=torch.int64, device=x.device))
     prediction = int(logits.argmax())
     label = torch.tensor([prediction if y is None else y], device=x.device)
@@ -106,17 +110,18 @@ def inspect_image(
     value, gradient = classifier.loss_and_gradient(image, label, lambda z, y: probability_margin(z, y, topk))
     found = []
     for number, name in enumerate(names, 1):
-        found.append(_nearest(classifier, image, label, name, norm.name, topk, seed))
+        found.append(_nearest(classifier, image, label, name, norm, topk, seed))
         if progress is not None:
             progress(number, len(names))
     reach = min(one.distance for one in found)
-    bound, refusal = _bound(classifier, image, label, norm.name, topk, regularity, reach, seed)
+    bound, refusal = _bound(classifier, image, label, norm, topk, regularity, reach, seed)
     return Inspection(
         image=x,
         label=int(label),
         prediction=prediction,
         classes=shown,
         threat=norm.name,
+        symbol=norm.symbol,
         margin=float(value),
         grad_norm=float(norm.dual_norm(gradient)),
         found=tuple(found),
@@ -128,7 +133,7 @@ def inspect_image(
 
 
 def _nearest(
-    classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: ThreatName, topk: int, seed: int
+    classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: Threat, topk: int, seed: int
 ) -> Nearest:
     result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed)
     with torch.no_grad():
@@ -141,7 +146,7 @@ def _bound(
     classifier: Classifier,
     image: Tensor,
     label: Tensor,
-    threat: ThreatName,
+    threat: Threat,
     topk: int,
     regularity: Regularity | None,
     reach: float,

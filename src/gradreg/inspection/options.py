@@ -16,7 +16,7 @@ from gradreg.smoothing.certify import settings_of
 class InspectionOptions:
     """Options of an inspection, the same in Python and on the command line."""
 
-    threat: ThreatName = "l2"
+    threat: ThreatName | Threat = "l2"
     """The threat: linf, l2 or l1."""
     topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
@@ -53,4 +53,4 @@ class InspectionOptions:
 
     @property
     def _known(self) -> tuple[str, ...]:
-        return tuple(name for name, one in ATTACKS.items() if one.claims and self.norm.name in one.threats)
+        return tuple(name for name, one in ATTACKS.items() if one.claims and one.supports(self.norm))

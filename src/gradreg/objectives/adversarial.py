@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, require
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -24,7 +24,7 @@ class Adversarial:
     2020), and the image drops out of the passes that follow: cheaper, and milder than Madry's, who climbs to the end.
     """
 
-    threat: ThreatName = "linf"
+    threat: ThreatName | Threat = "linf"
     eps: NotNegative = 8 / 255
     steps: Count = 7
     step_size: Positive | None = None
@@ -36,6 +36,7 @@ class Adversarial:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        threat(self.threat)
         require(
             not self.stop_early or self.bn == "frozen",
             "stop_early = true drops images from the batch, and with batch statistics an image's loss depends on the "

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gradreg.config.fractions import radius_name
 from gradreg.losses import cross_entropy
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.penalty.passes import Criterion
 from gradreg.randomness import generator
 
@@ -97,7 +97,7 @@ def describe(objective: Objective) -> str:
     return f"with the objective {type(objective).__name__}"
 
 
-def ball(name: ThreatName, eps: float) -> str:
+def ball(name: ThreatName | Threat, eps: float) -> str:
     """The set of allowed perturbations, as descriptions name it: l∞ 8/255."""
     return f"{threat(name).symbol} {radius_name(eps)}"
 

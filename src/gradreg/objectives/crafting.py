@@ -83,5 +83,5 @@ def _advance(
     x: Tensor, delta: Tensor, gradient: Tensor, geometry: Threat, *, radius: Radius, step: float, clip: bool
 ) -> Tensor:
     """One step of steepest ascent from x + delta, back into the ball and the box."""
-    delta = geometry.project(delta + step * geometry.ascent(gradient), radius)
+    delta = geometry.retract(delta + step * geometry.climb(gradient), radius)
     return (x + delta).clamp(0, 1) - x if clip else delta

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import NotNegative, Positive
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend, single_step
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -14,7 +14,7 @@ from gradreg.penalty.passes import BatchNormMode, Calls
 
 @dataclass(frozen=True)
 class _SingleStep:
-    threat: ThreatName = "linf"
+    threat: ThreatName | Threat = "linf"
     eps: NotNegative = 8 / 255
     step_size: Positive | None = None
     clip: bool = True
@@ -23,6 +23,7 @@ class _SingleStep:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        threat(self.threat)
 
 
 @dataclass(frozen=True)

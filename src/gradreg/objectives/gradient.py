@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome
 from gradreg.penalty import regularized_loss
 from gradreg.penalty.options import Method, Scale, default_step, divides_by_root, form
@@ -27,7 +27,7 @@ class Gradient:
     threat units (`eps`) that saves a seventh of the step, and two fifths of a compiled one.
     """
 
-    threat: ThreatName = "l2"
+    threat: ThreatName | Threat = "l2"
     lam: NotNegative | None = None
     eps: NotNegative | None = None
     weight: NotNegative = 1.0
@@ -50,15 +50,17 @@ class Gradient:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        threat(self.threat)
         if self.h is None:
             object.__setattr__(self, "h", default_step(self.eps))
         require(
             (self.h_start is None) == (self.h_ramp_epochs == 0),
             "A ramp of h needs both h_start, its first value, and h_ramp_epochs > 0, its length.",
         )
-        # The penalty itself checks which options go together, so a toy batch is put through it.
+        # The penalty itself checks which options go together, so a toy batch is put through it, in a norm that fits it.
         h = torch.full((2,), self.length) if self.h_jitter else self.length
-        regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **self._options(0))
+        options = self._options(0) | {"threat": self.threat if isinstance(self.threat, str) else "l2"}
+        regularized_loss(nn.Identity(), torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64), h=h, **options)
 
     @property
     def length(self) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -26,7 +26,7 @@ class Trades:
     network in a batch of their own.
     """
 
-    threat: ThreatName = "linf"
+    threat: ThreatName | Threat = "linf"
     eps: NotNegative = 8 / 255
     beta: Annotated[float, Range(least=0, usual="the weight of the divergence")] = 6.0
     steps: Count = 10
@@ -37,6 +37,7 @@ class Trades:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        threat(self.threat)
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
@@ -44,7 +45,7 @@ class Trades:
         logits = model(x)
         calls = Calls(without_wrapper(model), divergence, self.bn, "keep")
         start = _START * at.draws.sample("start", x, lambda like, source: like.normal_(generator=source))
-        start = geometry.project(start, radius)
+        start = geometry.retract(start, radius)
         target = logits.detach()
         worst = ascend(
             calls, x, target, geometry, radius=radius, step=step, steps=self.steps, start=start, clip=self.clip

@@ -16,7 +16,7 @@ from torch import Tensor
 from gradreg.calling.answers import Output
 from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
-from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import Threat, ThreatName, checked, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.graphs import Terms, leaves
@@ -77,7 +77,7 @@ def regularized_loss(
     `threat` is the norm of the *attack*; the gradient is measured in its dual. For "linf" the paper's experiments walk
     along sign(∇ℓ)/√N and so penalise ‖∇ℓ‖₁²/N: `scale="paper"`, the default with `lam`; h is then an l2 length.
     `scale="dual"`, the default with `eps`, walks along sign(∇ℓ) and penalises ‖∇ℓ‖₁ itself; h is then a pixel step.
-    For "l2" and "l1" the two are the same.
+    For every other norm the two are the same.
 
     `h` is the length of the difference, one for all or one per image; the default is the paper's 0.01 with `lam` and
     ε/2 with `eps`. `order=2` takes the central difference: error O(h²) for 9F per step (F: one forward) instead of 7F.
@@ -106,6 +106,7 @@ def regularized_loss(
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
+    checked(geometry, x)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
         strength = lazy * strength if step % lazy == 0 else 0.0

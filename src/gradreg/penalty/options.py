@@ -8,7 +8,7 @@ from torch import Tensor
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
 from gradreg.checks.tensors import check_batch, check_per_image, check_pixels
 from gradreg.errors import ConfigError, DataError, PrecisionError
-from gradreg.norms import Threat
+from gradreg.norms import Linf, Threat
 from gradreg.penalty.passes import Pass
 from gradreg.precision import at_least_single
 
@@ -42,7 +42,7 @@ def form(
 
 def divides_by_root(threat: Threat, scale: Scale) -> bool:
     """Whether the penalty is ‖∇ℓ‖_*/√N. The paper does that for l∞ alone, so that sign(∇ℓ)/√N has l2 length 1."""
-    return scale == "paper" and threat.name == "linf"
+    return scale == "paper" and type(threat) is Linf
 
 
 def default_step(eps: float | None) -> float:

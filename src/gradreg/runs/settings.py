@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Below1, Between0And1, Count, Natural, NotNegative, Positive, Range, UpTo1, require
-from gradreg.norms import ThreatName, threat
+from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives import OBJECTIVES, Objective, Undefended
 from gradreg.runs.optimizers import OPTIMIZERS, SGD
 from gradreg.runs.optimizers import Settings as OptimizerSettings
@@ -17,7 +17,7 @@ from gradreg.runs.schedules import SCHEDULES, OneCycle, Schedule
 class Probe:
     """The cheap attack that measures robust accuracy on held-out images after every epoch: PGD from a random start."""
 
-    threat: ThreatName
+    threat: ThreatName | Threat
     eps: Positive
     steps: Count = 10
     images: Count = 500

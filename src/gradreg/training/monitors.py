@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.losses import cross_entropy, misclassified
-from gradreg.norms import threat
+from gradreg.norms import checked, threat
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty import regularized_loss
 from gradreg.penalty.passes import Calls
@@ -93,7 +93,7 @@ _SUMS = ("held_out", "clean", "held_out_loss", "probed", *_PROBED)
 
 def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, numbers: Tensor) -> tuple[dict[str, float], float]:
     """Sums over the images, and their largest ‖∇ℓ‖_*."""
-    geometry = threat(probe.threat)
+    geometry = checked(threat(probe.threat), x)
     calls = Calls(model, cross_entropy, "train", "off")
     blank = torch.empty_like(x[:1], device="cpu")
     starts = [geometry.sample(blank, probe.eps, generator("probe", number)) for number in numbers.tolist()]
