@@ -66,7 +66,9 @@ def _rows(ours: Mapping[str, Evaluation]) -> Iterator[Row]:
                 continue
             sign = 1 if column.better == "low" else -1
             theirs, found = (_values(cells, both, i, sign) for cells in (there, here))
-            if len(theirs.keys() & found.keys()) > 1:
+            shared = theirs.keys() & found.keys()
+            # Columns without any order in the paper cannot be compared.
+            if len({theirs[name] for name in shared}) > 1:
                 yield Row(f"{made.title.split(':')[0]}, {column.heading}", _compare(theirs, found))
 
 

@@ -58,8 +58,11 @@ def test_files_words_and_status(weights: str, tmp_path: Path, monkeypatch: pytes
     assert "robust error at 0.1: " in lines[0]
     assert "(n = 2)" in lines[0]
     assert lines[1].startswith("bounds linf: mean L-bound ")
-    assert lines[2] == "diagnosis linf: 1 tests, 0 with a finding"
-    assert lines[3].startswith("smoothing σ = 0.25: ")
+    assert lines[2].startswith(
+        "  calibrated: none. Half of the images calibrates the other half. alpha = 0.05 needs at "
+    )
+    assert lines[3] == "diagnosis linf: 1 tests, 0 with a finding"
+    assert lines[4].startswith("smoothing σ = 0.25: ")
     assert lines[-1] == "The evaluation is in evaluations/digits."
 
 

@@ -1,6 +1,7 @@
 """On a linear model every column of the table is known."""
 
 import csv
+import json
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,39 @@ def test_bounds_solve_their_equations(evaluated: tuple[Evaluation, list[dict[str
         validity = found.threats[threat].omega_validity()
         assert validity is not None
         assert validity.rate < 0.1
+
+
+def test_calibrated_bounds_are_of_the_other_half_and_come_back_from_the_file(tmp_path: Path) -> None:
+    """On a linear model the search finds the distance, so the bound is tight; α = 0.2 needs 4 images in each half."""
+    found = quick(tmp_path / "some", images=40, calibration_alpha=0.2, smoothing=None, diagnosis=True)
+    record = found.threats["l2"]
+    assert record.bounded is not None
+    calibrated = record.bounded.calibrated
+    assert calibrated is not None
+    halves = [int((record.attacked.distance[half::2] > 0).sum()) for half in (0, 1)]
+    assert (calibrated.alpha, calibrated.n) == (0.2, min(halves))
+    assert calibrated.scale == pytest.approx(1, abs=0.03)
+    assert bool((calibrated.bound[found.wrong] == 0).all())
+    fared = record.calibrated_validity()
+    assert fared is not None
+    assert (fared.kind, fared.n) == ("calibrated", sum(halves))
+    assert 0.97 < fared.tightness < 1.03
+    again = load(tmp_path / "some")
+    kept = again.threats["l2"].bounded
+    assert kept is not None
+    assert kept.calibrated is not None
+    assert torch.equal(kept.calibrated.bound, calibrated.bound)
+    with (tmp_path / "some" / "images.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert_close(column(rows, "l2.calibrated_bound"), calibrated.bound)
+    (flag,) = [flag for flag in record.flags if flag.code == "calibration-violated"]
+    assert (flag.severity, flag.evidence["alpha"]) == ("info", 0.2)
+    summary = json.loads((tmp_path / "some" / "evaluation.json").read_text())["summary"]["threats"]["l2"]
+    assert summary["calibrated_bound"]["alpha"] == 0.2
+    few = quick(images=12, smoothing=None)
+    assert few.threats["l2"].bounded is not None
+    assert few.threats["l2"].bounded.calibrated is None
+    assert "needs at least 19 correctly classified" in few.threats["l2"].bounded.uncalibrated
 
 
 def test_certificates_hold_and_everything_else_is_told(evaluated: tuple[Evaluation, list[dict[str, str]]]) -> None:

@@ -12,7 +12,7 @@ import matplotlib as mpl
 import pytest
 import torch
 
-from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.record import Calibrated, Evaluation
 from gradreg.report.charts.builders import accuracy_against_cost
 from gradreg.report.charts.files import draw
 from gradreg.report.charts.measures import Curve, curves, gaps, histograms, points
@@ -83,6 +83,7 @@ def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
     fails = {
         "empirical": record.attacked.distance <= radius,
         "omega-bound": record.bounded.omega_bound < radius,
+        "calibrated": record.bounded.omega_bound / 0.9 < radius,
         "certified": ~evaluation.certified(evaluation.smoothing[0], radius),
     }
     return float(fails[curve.kind].double().mean())
@@ -92,8 +93,14 @@ def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
 def test_curves_are_exact_everywhere(n: int) -> None:
     """At every step, just beside it, and in between."""
     evaluation = large(n, digits=1)
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    calibrated = Calibrated(record.bounded.omega_bound / 0.9, 0.05, 0.9, n // 2)
+    bounded = replace(record.bounded, calibrated=calibrated)
+    evaluation = replace(evaluation, threats={"l2": replace(record, bounded=bounded)})
     found = l2_curves(evaluation)
-    assert [curve.kind for curve in found] == ["empirical", "omega-bound", "certified"]
+    assert [curve.kind for curve in found] == ["empirical", "omega-bound", "calibrated", "certified"]
+    assert found[2].detail == "α = 0.05"
     for curve in found:
         places = [p for x in curve.x[1:] for p in (x - 0.01, x, x + 0.01)]
         assert all(at(curve, p) == pytest.approx(counted(evaluation, curve, p), abs=1e-12) for p in places if p < 1)

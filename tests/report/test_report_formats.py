@@ -56,7 +56,7 @@ def test_json_is_the_data_itself() -> None:
     assert read["notes"] == ["One note."]
     assert read["tables"] == json.loads(json.dumps([asdict(table) for table in found]))
     cell = read["tables"][0]["rows"][0]["cells"][1]
-    assert cell == {"text": "20.0 %", "value": 0.2, "note": "2.5–55.6 %, n = 10"}
+    assert cell == {"text": "40.0 %", "value": 0.4, "note": "12.2–73.8 %, n = 10"}
 
 
 def test_csv_keeps_every_figure_to_the_last_digit() -> None:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
-from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.record import Calibrated, Evaluation
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import significant
 from gradreg.report.tables.layout import Row, Table
@@ -29,11 +30,11 @@ def notes(row: Row) -> list[str]:
 
 
 def test_table_1_counts_distances_up_to_and_bounds_below_the_radius() -> None:
-    """Distances 0, 0.01 … 0.08, ∞ and half of it as bounds: 2/255 is 0.0078, 8/255 is 0.0314."""
+    """Distances 0, 0.01 … 0.08, ∞, a quarter and half of it as bounds: 2/255 is 0.0078, 8/255 is 0.0314."""
     table = built(handmade(), renamed(handmade(objective="undefended", hours=0.5), "plain"))["table-1"]
-    assert texts(table) == ["10.0 %", "20.0 %", "70.0 %", "10.0 %", "40.0 %", "2.00", "4.00×"]
-    assert notes(table.rows[0])[:2] == ["8.2–12.0 %, n = 1000", "2.5–55.6 %, n = 10"]
-    assert [cell.value for cell in table.rows[0].cells] == pytest.approx([0.1, 0.2, 0.7, 0.1, 0.4, 2.0, 4.0])
+    assert texts(table) == ["10.0 %", "40.0 %", "90.0 %", "20.0 %", "70.0 %", "10.0 %", "40.0 %", "2.00", "4.00×"]
+    assert notes(table.rows[0])[:2] == ["8.2–12.0 %, n = 1000", "12.2–73.8 %, n = 10"]
+    assert [cell.value for cell in table.rows[0].cells] == pytest.approx([0.1, 0.4, 0.9, 0.2, 0.7, 0.1, 0.4, 2.0, 4.0])
     assert texts(table, 1)[-2:] == ["0.500", "1.00×"]
 
 
@@ -46,10 +47,10 @@ def test_a_radius_is_met_exactly() -> None:
     at_radius = replace(
         record,
         attacked=replace(record.attacked, distance=exact),
-        bounded=replace(record.bounded, omega_bound=exact),
+        bounded=replace(record.bounded, omega_bound=exact, lipschitz_bound=exact),
     )
     table = built(replace(evaluation, threats={"linf": at_radius}))["table-1"]
-    assert texts(table)[1:5] == ["0.0 %", "0.0 %", "0.0 %", "100.0 %"]
+    assert texts(table)[1:7] == ["0.0 %", "0.0 %", "0.0 %", "0.0 %", "0.0 %", "100.0 %"]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +227,33 @@ def test_quoted_rows_have_the_same_k() -> None:
         assert paper_rows(key, "cifar10", 5) == paper_rows(key, "folder", 3) == ()
 
 
+def with_calibrated(evaluation: Evaluation, bound: Tensor) -> Evaluation:
+    record = evaluation.threats["l2"]
+    assert record.bounded is not None
+    bounded = replace(record.bounded, calibrated=Calibrated(bound, 0.05, 1.25, 9))
+    return replace(evaluation, threats={"l2": replace(record, bounded=bounded)})
+
+
+def test_calibrated_bounds_have_a_table_of_their_own() -> None:
+    """Distances 0, 0.1 … 0.9. The bounds are 0.8 of them, but for the last, which is violated."""
+    assert "calibrated" not in built()
+    bound = 0.8 * handmade().threats["l2"].attacked.distance
+    bound[-1] = 1.0
+    found = built(with_calibrated(handmade(), bound), renamed(handmade(), "without"))
+    table = found["calibrated"]
+    headings = [column.heading for column in table.columns]
+    assert headings == ["α", *(f"l2 error at {r:g}" for r in (0.25, 0.5, 1)), "mean bound", "mean distance", "violated"]
+    assert [row.name for row in table.rows] == ["by hand, l2"]
+    assert texts(table) == ["0.0500", "40.0 %", "70.0 %", "90.0 %", "0.388", "0.450", "11.1 %"]
+    assert "not a certificate" in table.caption
+    validity = {row.name: [cell.text for cell in row.cells] for row in found["bound-validity"].rows}
+    assert validity["by hand, l2, calibrated bound"] == ["11.1 %", "1.11", "0.862", "9", "calibrated"]
+    assert "without, l2, calibrated bound" not in validity
+
+
 def test_only_smoothing_is_called_certified() -> None:
-    for table in tables(Comparison.of([handmade()]), paper=True):
+    calibrated = with_calibrated(handmade(), torch.full((10,), 0.1))
+    for table in tables(Comparison.of([handmade(), renamed(calibrated, "b")]), paper=True):
         words = [table.title, table.caption, *(c.heading + c.help for c in table.columns)]
         words += [cell.text + cell.note for row in table.rows for cell in row.cells]
         assert ("certified" in " ".join(words).lower()) == (table.key == "table-4"), table.key
@@ -246,8 +272,9 @@ def test_the_papers_rows_are_marked_and_keep_their_digits() -> None:
     assert [sum(row.quoted for row in found[key].rows) for key in ("table-4", "cost")] == [4, 0]
     linf = (*paper_rows("table-1", "mnist5k"), *paper_rows("table-1", "mnist5k", 5))
     at = next(row for row in linf if "ε = 2/255" in row.name)
-    assert [cell.text for cell in at.cells] == ["6.17 %", "16.02 %", "100 %", "16.80 %", "53.90 %", "10.82", "5.25×"]
-    assert [cell.value for cell in at.cells][:5] == [0.0617, 0.1602, 1.0, 0.168, 0.539]
+    expected = ["6.17 %", "100 %", "100 %", "16.02 %", "100 %", "16.80 %", "53.90 %", "10.82", "5.25×"]
+    assert [cell.text for cell in at.cells] == expected
+    assert [cell.value for cell in at.cells][:7] == [0.0617, 1.0, 1.0, 0.1602, 1.0, 0.168, 0.539]
     assert [row.cells[-1].text for row in linf[-2:]] == ["1.61×", "1.67×"]
     assert "Cohen's and Salman's it quotes itself" in found["table-4"].caption
     assert not any(row.quoted for table in tables(Comparison.of([handmade()])) for row in table.rows)

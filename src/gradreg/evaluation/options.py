@@ -41,6 +41,8 @@ class EvaluationOptions:
     """How L and ω of the bounds are estimated: around each image, or ("ascent", "paper") on training images."""
     calibration_images: Count = 640
     """Training images that "ascent" and "paper" estimate them on; at least 160 for a useful fit."""
+    calibration_alpha: Between0And1 = 0.05
+    """Fraction of images on which calibrated bounds may fail against the attacks."""
     smoothing: Numbers | None = None
     """Noise levels σ to certify with, as 0.25,0.5; default: none."""
     alpha: Between0And1 = 0.001
@@ -131,7 +133,7 @@ class EvaluationOptions:
 
     def key(self) -> str:
         """What every stage depends on; one more threat, σ or confirmation leaves finished stages as they are."""
-        return repr((self.attacks_name, self.regularity, self.seed, self.topk))
+        return repr((self.attacks_name, self.regularity, self.calibration_alpha, self.seed, self.topk))
 
     def smoothing_key(self, sigma: float) -> str:
         """What certificates depend on besides."""

@@ -88,6 +88,21 @@ class Attacked:
 
 
 @dataclass(frozen=True)
+class Calibrated:
+    """Bounds that hold against the attacks of this evaluation for a share 1 − α of images.
+
+    Each half of the images, which are in random order, is calibrated by the other half.
+    """
+
+    bound: Tensor
+    alpha: float
+    scale: float
+    """s of all images: what the bound of another image would be divided by."""
+    n: int
+    """Correctly classified images of the smaller half."""
+
+
+@dataclass(frozen=True)
 class Bounded:
     """Both bounds of each image, and the regularity that they were computed from."""
 
@@ -103,6 +118,9 @@ class Bounded:
     calibration_images: int
     flags: tuple[str, ...]
     seconds: float
+    calibrated: Calibrated | None = None
+    uncalibrated: str = ""
+    """Why there are no calibrated bounds; empty also in files of before there were any."""
 
     def omega_at(self, eps: float) -> float:
         """ω(ε) at the next radius of the grid; NaN beyond its end."""
@@ -165,6 +183,11 @@ class ThreatRecord:
     def lipschitz_validity(self) -> Violations | None:
         """How the L-bound fared against the attacks."""
         return violations(self.bounded.lipschitz_bound, self.distance) if self.bounded else None
+
+    def calibrated_validity(self) -> Violations | None:
+        """How the calibrated bound fared against the attacks it is about: our own."""
+        calibrated = self.bounded.calibrated if self.bounded else None
+        return violations(calibrated.bound, self.attacked.distance, kind="calibrated") if calibrated else None
 
     def robust(self, eps: float) -> Tensor:
         """Images that nothing broke within ε: neither our attacks nor a reference attack at this radius or less."""

@@ -56,6 +56,11 @@ class ConsoleReporter:
             f"{float(bounded.omega_bound.mean()):.3g} ({bounded.method}, {bounded.calibration_images} images), "
             f"{bounded.seconds:.0f} s"
         )
+        if bounded.calibrated is not None:
+            mean, alpha = float(bounded.calibrated.bound.mean()), bounded.calibrated.alpha
+            self.say(f"  calibrated: mean bound {mean:.3g}, for all but {100 * alpha:.3g} % of images")
+        elif bounded.uncalibrated:
+            self.say(f"  calibrated: none. {bounded.uncalibrated}")
 
     def diagnosed(self, threat: ThreatName, flags: Sequence[Flag]) -> None:
         """The diagnosis is finished: how many tests were run, and what the failed ones found."""

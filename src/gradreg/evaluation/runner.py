@@ -123,10 +123,11 @@ def _threat(work: Work, name: ThreatName) -> ThreatRecord:
     record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
     reporter.attacked(record, work.inputs.test_set.usual_radius(name))
     bounds = stages.bounds.bounding(work, name)
-    record = replace(record, bounded=bounds.bounded, refusal=bounds.refusal)
-    reporter.bounded(name, bounds.bounded, bounds.refusal)
+    bounded = stages.bounds.calibrated(work, bounds, record.attacked.distance)
+    record = replace(record, bounded=bounded, refusal=bounds.refusal)
+    reporter.bounded(name, bounded, bounds.refusal)
     if options.diagnosis:
-        record = replace(record, flags=stages.diagnosis.diagnosis(work, name, attacks, bounds))
+        record = replace(record, flags=stages.diagnosis.diagnosis(work, name, attacks, bounded))
         reporter.diagnosed(name, record.flags)
     for eps in options.confirmations.get(name, ()):
         confirmed = stages.confirmation.confirmation(work, name, eps)

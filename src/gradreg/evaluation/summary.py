@@ -41,6 +41,10 @@ def _threat(evaluation: Evaluation, record: ThreatRecord) -> dict[str, Any]:
     for name, validity in (("l_bound", record.lipschitz_validity()), ("omega_bound", record.omega_validity())):
         if validity is not None:
             found[name] = _fared(validity)
+    calibrated = record.calibrated_validity()
+    if calibrated is not None and record.bounded is not None and record.bounded.calibrated is not None:
+        facts = record.bounded.calibrated
+        found["calibrated_bound"] = {"alpha": facts.alpha, "scale": facts.scale, **_fared(calibrated)}
     if record.confirmed:
         found["confirmed"] = {
             f"{each.attack} {each.version} at {each.eps:.6g}": _confirmed(record, each) for each in record.confirmed

@@ -84,6 +84,9 @@ def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{threat}.{field}", f"threats.{threat}.attacked.{field}"
         for field in _BOUNDS:
             yield f"{threat}.{field}", f"threats.{threat}.bounded.{field}"
+        # Files of before there were calibrated bounds do not name them, and nor do those that were refused.
+        if (plain["threats"][threat]["bounded"] or {}).get("calibrated"):
+            yield f"{threat}.calibrated_bound", f"threats.{threat}.bounded.calibrated.bound"
         # Files of before there were confirmations do not name them.
         for row, confirmed in enumerate(plain["threats"][threat].get("confirmed", ())):
             yield f"{threat}.{confirmed['attack']}[{confirmed['eps']:g}]", f"threats.{threat}.confirmed.{row}.robust"

@@ -1,11 +1,21 @@
-"""The L- and ω-bound of each image."""
+"""The L- and ω-bound of each image, and the calibrated one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regularity
+from torch import Tensor
+
+from gradreg.bounds import (
+    Bound,
+    BoundsError,
+    Regularity,
+    bounds,
+    conformal_scale,
+    cross_calibrated,
+    estimate_regularity,
+)
 from gradreg.bounds.extremes import MIN_BLOCKS
 from gradreg.errors import DataError
-from gradreg.evaluation.record import Bounded
+from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
 from gradreg.norms import ThreatName
@@ -17,13 +27,35 @@ class Bounds:
 
     bounded: Bounded | None
     refusal: str
+    score: "Score | None" = None
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is calibrated, per image."""
+
+    values: Tensor
 
 
 def bounding(work: Work, threat: ThreatName) -> Bounds:
-    """Estimate L and ω on training images, then bound the test images."""
+    """Estimate L and ω, around the test images or on training images, then bound the test images."""
     stage = f"bounds.{threat}"
     found: Bounds = work.ledger.once(stage, Bounds, lambda: _bounds(work, threat, stage))
     return found
+
+
+def calibrated(work: Work, found: Bounds, distance: Tensor) -> Bounded | None:
+    """The bounds with those calibrated by the attacks, which were made anyway: each half of the images by the other."""
+    bounded, score, alpha = found.bounded, found.score, work.options.calibration_alpha
+    if bounded is None or score is None:
+        return bounded
+    try:
+        bound = cross_calibrated(score.values, distance, alpha)
+        scale = conformal_scale(score.values, distance, alpha)
+    except BoundsError as refusal:
+        return replace(bounded, uncalibrated=f"Half of the images calibrates the other half. {refusal}")
+    n = min(int((half > 0).sum()) for half in (distance[::2], distance[1::2]))
+    return replace(bounded, calibrated=Calibrated(bound, alpha, scale, n))
 
 
 def bound_again(work: Work, threat: ThreatName) -> Bound:
@@ -37,7 +69,7 @@ def _bounds(work: Work, threat: ThreatName, stage: str) -> Bounds:
         with work.reporter.bar(f"bounds {threat}") as progress:
             regularity = _regularity(work, threat, timer.watching(progress))
         bound = _bound(work, regularity)
-        return Bounds(_bounded(bound, regularity, timer.seconds), "")
+        return Bounds(_bounded(bound, regularity, timer.seconds), "", Score(bound.score.cpu()))
     except (BoundsError, DataError) as refusal:
         return Bounds(None, str(refusal))
 

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-from gradreg.bounds import Bound
+from gradreg.bounds import Bound, Calibration
 from gradreg.diagnosis.diagnose import diagnose
 from gradreg.diagnosis.flags import Flag
+from gradreg.evaluation.options import EvaluationOptions
+from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.stages.attacks import KEPT, Attacks
-from gradreg.evaluation.stages.bounds import Bounds, bound_again
+from gradreg.evaluation.stages.bounds import bound_again
 from gradreg.evaluation.work import Work
 from gradreg.norms import ThreatName
 
@@ -18,7 +20,7 @@ class Flags:
     flags: tuple[Flag, ...]
 
 
-def diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -> tuple[Flag, ...]:
+def diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounded | None) -> tuple[Flag, ...]:
     """The flags, with the attacks' and the bounds' claims held against adversarial images."""
     kept: Flags = work.ledger.once(f"flags.{threat}", Flags, lambda: _diagnosis(work, threat, found, bounded))
     return kept.flags
@@ -34,9 +36,9 @@ def explain(work: Work, threat: ThreatName) -> tuple[Flag, ...]:
     )
 
 
-def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) -> Flags:
+def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounded | None) -> Flags:
     n, options = len(found.adversarial), work.options
-    bound = None if bounded.bounded is None else _first(bound_again(work, threat), n)
+    bound = None if bounded is None else _first(_with(bound_again(work, threat), bounded.calibrated, options), n)
     x, y = work.inputs.x[:n], work.inputs.y[:n]
     with work.reporter.bar(f"diagnosis {threat}") as progress:
         flags = diagnose(
@@ -58,5 +60,13 @@ def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounds) 
 
 def _first(bound: Bound, n: int) -> Bound:
     """The bounds of the first images."""
-    tensors = ("lipschitz", "omega", "censored", "margin", "grad_norm", "zero_gradient")
+    tensors = ("lipschitz", "omega", "censored", "margin", "grad_norm", "zero_gradient", "score")
     return replace(bound, **{name: getattr(bound, name)[:n] for name in tensors})
+
+
+def _with(bound: Bound, calibrated: Calibrated | None, options: EvaluationOptions) -> Bound:
+    """The bounds with the calibrated ones, which are divided already."""
+    if calibrated is None:
+        return bound
+    known = Calibration(calibrated.alpha, 1.0, 1.0, 1.0, options.attacks_name, calibrated.n, 0)
+    return replace(bound, score=calibrated.bound.to(bound.score.device), calibration=known)

@@ -15,13 +15,23 @@ from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import ball, percent, significant
 from gradreg.report.tables.findings import wins
 
-_LOOKS: dict[str, Look] = {"empirical": "solid", "omega-bound": "dashed", "certified": "dotted"}
-_NAMES = {"empirical": "attacks", "omega-bound": "ω-bound (heuristic)", "certified": "smoothed, certified"}
+_LOOKS: dict[str, Look] = {
+    "empirical": "solid",
+    "calibrated": "dash-dotted",
+    "omega-bound": "dashed",
+    "certified": "dotted",
+}
+_NAMES = {
+    "empirical": "attacks",
+    "calibrated": "calibrated bound",
+    "omega-bound": "ω-bound (heuristic)",
+    "certified": "smoothed, certified",
+}
 _LONGEST = 17
 
 
 def error_curves(comparison: Comparison, title: str, found: Sequence[Curve], x: Axis) -> Chart:
-    """Figures 1 and 2 of the paper: error against distance by the attacks, the ω-bound and smoothing."""
+    """Figures 1 and 2 of the paper: error against distance by the attacks, bounds and smoothing."""
     models = list(dict.fromkeys(curve.model for curve in found))
     series = [_curve(comparison, curve, several=len(models) > 1) for curve in found]
     marks = [_marks(each, x) for each, curve in zip(series, found, strict=True) if curve.kind == "empirical"]

@@ -10,7 +10,7 @@ from gradreg.report.numbers import distance_name, percent
 
 _Kind = Literal["steps", "line", "dots", "marks", "bars", "across"]
 """Step function, straight line, one dot per image, the model's marker, upright bars, bars from left to right."""
-Look = Literal["solid", "dashed", "dotted", "hollow"]
+Look = Literal["solid", "dash-dotted", "dashed", "dotted", "hollow"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from gradreg.evaluation.record import Bounded, Evaluation, Smoothed, ThreatRecor
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import clean_errors
 
-_CurveKind = Literal["empirical", "omega-bound", "certified"]
+_CurveKind = Literal["empirical", "calibrated", "omega-bound", "certified"]
 
 _POINTS = 200
 _DOTS = 300
@@ -31,7 +31,7 @@ class Curve:
     x: tuple[float, ...]
     y: tuple[float, ...]
     detail: str = ""
-    """σ, for a certified curve."""
+    """σ, for a certified curve; α, for a calibrated one."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,10 @@ def _of_threat(evaluation: Evaluation, record: ThreatRecord) -> list[Curve]:
     if record.bounded is not None and record.bounded.eps:
         steps = _steps(record.bounded.omega_bound, record.bounded.eps[-1])
         found.append(Curve(name, "omega-bound", record.threat, *steps))
+    if record.bounded is not None and record.bounded.calibrated is not None:
+        facts = record.bounded.calibrated
+        steps = _steps(facts.bound, record.bounded.eps[-1] / facts.scale)
+        found.append(Curve(name, "calibrated", record.threat, *steps, f"α = {facts.alpha:g}"))
     return found
 
 

@@ -19,7 +19,13 @@ GUIDE = "#b5b5b5"
 _COLUMN = 3.4
 """Inches: the width of a column of a two-column page."""
 _MARKERS = ("o", "s", "^", "D", "v")
-_LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 1.5)), "dotted": (0, (1, 1.2)), "hollow": "-"}
+_LINES: dict[str, Any] = {
+    "solid": "-",
+    "dash-dotted": (0, (6, 1.2, 1, 1.2)),
+    "dashed": (0, (4, 1.5)),
+    "dotted": (0, (1, 1.2)),
+    "hollow": "-",
+}
 _LONGEST = 36
 
 

@@ -39,6 +39,12 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "from samples, so an attack may break an image inside its bound. Violations are counted.",
     ),
     (
+        "Calibrated",
+        "Divided by a number so that it is below what the attacks of this evaluation find, on all but a share α of "
+        "images of the same distribution. It rests on attacks of other images, assumes nothing else, and is not a "
+        "certificate: stronger attacks or other images may violate it more often.",
+    ),
+    (
         "Probabilistic",
         "Holds except with a stated small probability. Certificates by randomized smoothing are probabilistic, and "
         "hold for the classifier under Gaussian noise, not for the network itself. Only they are called certified.",

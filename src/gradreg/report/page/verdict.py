@@ -129,13 +129,19 @@ def leaders(comparison: Comparison) -> list[str]:
 
 
 def refusals(comparison: Comparison) -> list[str]:
-    """Why there are no bounds where there are none."""
+    """Why there are no bounds where there are none, or no calibrated ones."""
     return [
-        f"{evaluation.subject.name}, {THREATS[record.threat].symbol}: no bounds. {record.refusal}"
+        f"{evaluation.subject.name}, {THREATS[record.threat].symbol}: {missing}"
         for evaluation in comparison.evaluations
         for record in evaluation.threats.values()
-        if record.bounded is None
+        if (missing := _missing(record))
     ]
+
+
+def _missing(record: ThreatRecord) -> str:
+    if record.bounded is None:
+        return f"no bounds. {record.refusal}"
+    return f"no calibrated bounds. {record.bounded.uncalibrated}" if record.bounded.uncalibrated else ""
 
 
 def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:

@@ -37,6 +37,7 @@ def table_1(comparison: Comparison) -> Table:
             evaluation.subject.name,
             (
                 clean_error(evaluation),
+                *(_lipschitz_error(record.bounded, radius) for radius in _LINF_RADII),
                 *(_omega_error(record.bounded, radius) for radius in _LINF_RADII),
                 *(share(record.robust_error(radius)) for radius in _LINF_RADII),
                 number(evaluation.subject.hours),
@@ -45,16 +46,20 @@ def table_1(comparison: Comparison) -> Table:
         )
         for evaluation, record in found
     ]
-    bound_help = "Fraction of images whose ω-bound is below ε: a heuristic that an attack may refute."
+    bound_help = "Fraction of images whose {}-bound is below ε: a heuristic that an attack may refute."
     attack_help = "Fraction of images that are misclassified or have an adversarial image within ε, by the attacks."
     return Table(
         "table-1",
         "Table 1: robustness in l∞",
-        "Clean error, and robust error at the paper's l∞ radii ε by the heuristic ω-bound and by the attacks, over "
-        f"{images(len(each) for each, _ in found)}. Stronger attacks can only raise the empirical error.",
+        "Clean error, and robust error at the paper's l∞ radii ε by the heuristic L- and ω-bound and by the attacks, "
+        f"over {images(len(each) for each, _ in found)}. Stronger attacks can only raise the empirical error.",
         (
             CLEAN,
-            *(Column(f"ω-bound error at {radius_name(r)}", bound_help, "low") for r in _LINF_RADII),
+            *(
+                Column(f"{bound}-bound error at {radius_name(r)}", bound_help.format(bound), "low")
+                for bound in ("L", "ω")
+                for r in _LINF_RADII
+            ),
             *(Column(f"empirical error at {radius_name(r)}", attack_help, "low") for r in _LINF_RADII),
             HOURS,
             RATIO,
@@ -172,7 +177,11 @@ def _omega_error(bounded: Bounded | None, radius: float) -> Cell:
     if bounded is None:
         return Cell(NOTHING.text, None, "refused")
     end = bounded.eps[-1] if bounded.eps else 0.0
-    return share(_below(bounded, radius), f"ω known up to {end:g}" if radius > end else "")
+    return share(below(bounded.omega_bound, radius), f"ω known up to {end:g}" if radius > end else "")
+
+
+def _lipschitz_error(bounded: Bounded | None, radius: float) -> Cell:
+    return Cell(NOTHING.text, None, "refused") if bounded is None else share(below(bounded.lipschitz_bound, radius))
 
 
 def _omega(bounded: Bounded, eps: float) -> Cell:
@@ -191,9 +200,9 @@ def _certified_error(evaluation: Evaluation, smoothed: Smoothed, radius: float) 
     return share(~evaluation.certified(smoothed, radius), "" if tested == radius else f"tested at {tested:g}")
 
 
-def _below(bounded: Bounded, radius: float) -> torch.Tensor:
+def below(bound: torch.Tensor, radius: float) -> torch.Tensor:
     """In the precision of the bounds: one of 0.1 in single precision is not below 0.1."""
-    return bounded.omega_bound < torch.tensor(radius, dtype=bounded.omega_bound.dtype)
+    return bound < torch.tensor(radius, dtype=bound.dtype)
 
 
 def _bounded(comparison: Comparison) -> list[tuple[Evaluation, Bounded]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gradreg.evaluation.shares import top_k
 from gradreg.report.comparison import Comparison
-from gradreg.report.tables import confirmation, contrast, cost, findings, paired, paper, quoted
+from gradreg.report.tables import calibrated, confirmation, contrast, cost, findings, paired, paper, quoted
 from gradreg.report.tables.layout import Table
 
 _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
@@ -18,6 +18,7 @@ _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
     confirmation.confirmation,
     paired.paired,
     contrast.contrasts,
+    calibrated.calibrated,
     findings.bound_validity,
     findings.winners,
     cost.cost,
