@@ -139,14 +139,14 @@ def test_cost_of_bounds_relative_to_the_passes() -> None:
 
     class Slow(Linear):
         def forward(self, x: Tensor) -> Tensor:
-            sleep(0.01)
+            sleep(0.03)  # long beside whatever else the machine does
             return super().forward(x)
 
     model = Slow(torch.randn(3, 64), torch.zeros(3))
     x = torch.rand(1024, 1, 8, 8)
     known = Regularity("l2", "given", torch.tensor(1.0), torch.tensor([1.0]), torch.zeros(1))
     cost = bounds_cost(model, x, torch.arange(1024) % 3, known, rounds=3)
-    assert cost.baseline > 0.04
+    assert cost.baseline > 0.12
     assert 1.1 < cost.ratio < 1.6
     assert Cost(3.0, 2.0).ratio == 1.5
 

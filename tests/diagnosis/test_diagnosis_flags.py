@@ -75,7 +75,7 @@ def test_the_verdict_is_that_of_the_worst_flag() -> None:
     assert verdict([]).word == verdict([fine]).word == "no sign of masking in these tests"
     assert verdict([fine, odd]).word == "suspicious"
     assert verdict([odd, bad, fine]).word == "broken"
-    assert "1 tests were made" in verdict([fine, left_out(["noise-wins"], "since it is late")]).reason
+    assert "1 tests were run" in verdict([fine, left_out(["noise-wins"], "since it is late")]).reason
 
 
 def test_only_a_contradicted_certificate_is_a_proven_bug() -> None:
