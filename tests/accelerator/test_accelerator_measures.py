@@ -121,6 +121,20 @@ def test_certify_waits_once_per_batch(device: torch.device) -> None:
     assert len([look for look in waits.looks if "sampling.py" in look]) <= batches + 1
 
 
+@pytest.mark.parametrize("method", ["paper", "ascent", "local"])
+def test_estimates_look_as_often_with_more_radii(method: str, device: torch.device) -> None:
+    """Looks belong to batches, not to the radii or the images of a search."""
+    model, data, looks = on(device, network()), tuple(on(device, *calibration())), []
+    for radii in (2, 8):
+        few: dict[str, Any] = {**FEW, "eps": [0.05 * (1 + place) for place in range(radii)], "samples": 2}
+        with watching() as waits:
+            gradreg.estimate_regularity(model, data, method=method, **few)  # type: ignore[arg-type]
+        looks.append(len([look for look in waits.looks if "bounds/" in look]))
+    assert looks[1] == looks[0]
+    batches = -(-len(data[0]) // few["batch_size"])
+    assert looks[0] <= 8 + 4 * batches
+
+
 def test_tensors_of_another_device_are_refused_in_a_sentence(device: torch.device) -> None:
     model, x, y = on(device, network(), *images())
     regularity = estimated(device, loader(), "ascent")

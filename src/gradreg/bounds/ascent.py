@@ -81,7 +81,9 @@ class Surroundings:
 def random_directions(around: Surroundings, keys: list[int], seed: int, purpose: str) -> Tensor:
     """A point of the unit ball per image, from the image's own stream."""
     x, threat = around.x, around.threat
-    draws = [threat.sample(x[row : row + 1].cpu(), 1.0, generator(purpose, seed, key)) for row, key in enumerate(keys)]
+    # Drawn on the host, so that they are the same numbers on every device.
+    blank = torch.empty_like(x[:1], device="cpu")
+    draws = [threat.sample(blank, 1.0, generator(purpose, seed, key)) for key in keys]
     return torch.cat(draws).to(x.device)
 
 
@@ -96,24 +98,25 @@ def climb_error(
     threat = around.threat
     errors = torch.zeros(len(around.x), len(eps), dtype=around.value.dtype, device=around.x.device)
     steepest = threat.dual_norm(around.gradient)
-    order = [*range(len(eps)), *reversed(range(len(eps) - 1))]
+    radii: list[float] = eps.tolist()
+    order = [*range(len(radii)), *reversed(range(len(radii) - 1))]
     for restart in range(restarts):
         direction = (
             threat.ascent(around.gradient)
             if restart == 0
             else random_directions(around, keys, seed, f"ascent/{restart}")
         )
-        v, before = direction * eps[0], eps[0]
+        v, before = direction * radii[0], radii[0]
         for index in order:
-            radius = eps[index]
-            v = around.inside(threat.retract(v * (radius / before), float(radius)))
+            radius = radii[index]
+            v = around.inside(threat.retract(v * (radius / before), radius))
             for step in range(steps):
                 error, gradient = around.error_and_gradient(v)
                 errors[:, index] = errors[:, index].maximum(error)
                 steepest = steepest.maximum(threat.dual_norm(gradient))
                 if step < steps - 1 or steps == 1:
                     move = threat.climb(gradient - around.gradient) * (radius / (1 + step))
-                    v = around.inside(threat.retract(v + move, float(radius)))
+                    v = around.inside(threat.retract(v + move, radius))
             before = radius
     # What was found within a radius lies within every larger one.
     return errors.cummax(1).values, steepest

@@ -52,8 +52,8 @@ def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor]:
     y = check_labels(y, len(check_batch(x)))
     check_device("y", y, x)
     flat = x.flatten(1)
-    extremes = (flat.amin(1).argmin(), flat.amax(1).argmax(), y.argmin(), y.argmax())
-    few = torch.tensor(sorted({int(row) for row in extremes}), device=x.device)
+    extremes = torch.stack([flat.amin(1).argmin(), flat.amax(1).argmax(), y.argmin(), y.argmax()])
+    few = torch.tensor(sorted(set(extremes.tolist())), device=x.device)
     return classifier.check(x[few], y[few]).shape[1], y
 
 

@@ -151,9 +151,10 @@ class _Rival:
 
 def _few(radii: Tensor) -> list[float]:
     """All radii if they are few, else some of them, by and by farther apart."""
-    if len(radii) <= _SWEPT:
-        return [float(radius) for radius in radii]
-    return [float(radii[-1]) / 2**halvings for halvings in reversed(range(_SWEPT))]
+    given: list[float] = radii.tolist()
+    if len(given) <= _SWEPT:
+        return given
+    return [given[-1] / 2**halvings for halvings in reversed(range(_SWEPT))]
 
 
 def _sweep(trail: _Trail, radii: list[float], direction: Tensor, steps: int) -> None:
