@@ -120,7 +120,8 @@ def test_channels_last_stays_channels_last() -> None:
         lambda _, inputs: seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
     regularized_loss(model, x, images()[1], lam=1.0).loss.backward()
-    assert seen == [True, True]
+    assert all(seen)
+    assert len(seen) >= 2
 
 
 SPREAD: list[dict[str, Any]] = [

@@ -78,13 +78,28 @@ def conv_net(norm: bool) -> nn.Sequential:
 
 
 def flops(model: nn.Module, how: dict[str, Any] | None) -> int:
+    """Of a step after the first, which also tries whether the model repeats and resolves a difference."""
     x, y = torch.rand(8, 3, 16, 16), torch.randint(0, 10, (8,))
-    with FlopCounterMode(display=False) as counter:
-        if how is None:
-            cross_entropy(model(x), y).mean().backward()
-        else:
-            regularized_loss(model, x, y, **({} if "eps" in how else {"lam": 1.0}) | how).backward()
+    for _ in range(2):
+        with FlopCounterMode(display=False) as counter:
+            if how is None:
+                cross_entropy(model(x), y).mean().backward()
+            else:
+                regularized_loss(model, x, y, **({} if "eps" in how else {"lam": 1.0}) | how).backward()
     return int(counter.get_total_flops())
+
+
+def test_the_first_step_costs_four_forwards_more_and_the_tenth_one() -> None:
+    model, counts = conv_net(norm=True), []
+    x, y = torch.rand(8, 3, 16, 16), torch.randint(0, 10, (8,))
+    for _ in range(12):
+        with FlopCounterMode(display=False) as counter:
+            regularized_loss(model, x, y, lam=1.0).backward()
+        counts.append(counter.get_total_flops())
+    assert counts[1:9] == [counts[1]] * 8
+    assert counts[0] / counts[1] == pytest.approx(11 / 7, rel=0.03)
+    assert counts[9] / counts[1] == pytest.approx(8 / 7, rel=0.03)
+    assert counts[10:] == [counts[1]] * 2
 
 
 @pytest.mark.parametrize("norm", [False, True])

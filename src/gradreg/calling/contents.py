@@ -50,6 +50,12 @@ def written_by_a_user(module: nn.Module) -> bool:
     return type(module).__module__.split(".")[0] != "torch"
 
 
+def is_compiled(model: Model, modules: list[nn.Module]) -> bool:
+    """Whether torch.compile made the model or a part of it, told without importing the compiler."""
+    parts = any("_orig_mod" in module._modules or module._compiled_call_impl is not None for module in modules)
+    return parts or hasattr(model, "_torchdynamo_orig_callable")
+
+
 def _attributes(module: nn.Module) -> list[Any]:
     held = vars(module)
     values = held.values() if written_by_a_user(module) else (held["forward"],) if "forward" in held else ()

@@ -1,5 +1,6 @@
 """What earlier calls have shown about a model, so that not every step has to find it out again."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from types import FunctionType, MethodType
@@ -22,8 +23,27 @@ class Known:
         """The places that a pass changes."""
         self.draws: bool | None = None
         """Whether it draws from NumPy's or Python's global stream."""
+        self._steps = 0
+        self._smallest: dict[object, float] = {}
+
+    def due(self, kind: object, h: float | None) -> tuple[bool, bool]:
+        """Whether this step is to find out if passes repeat, and if they resolve a difference over h.
+
+        Both at the first step of a kind, the first again at the 10th, 100th, …, the second whenever h is less than half
+        of what it was. Without h, which differs from image to image, only the first time.
+        """
+        self._steps += 1
+        if self._steps + 1 in _AGAIN:
+            self.moving = self.draws = None  # the next step finds out again what moves
+        resolves = kind not in self._smallest or (h is not None and h < self._smallest[kind] / 2)
+        return resolves or self._steps in _AGAIN, resolves
+
+    def trust(self, kind: object, h: float | None) -> None:
+        """Passes of that kind repeat, and resolve a difference over h."""
+        self._smallest[kind] = min(self._smallest.get(kind, math.inf), math.inf if h is None else h)
 
 
+_AGAIN = {10**power for power in range(1, 10)}
 _KNOWN: WeakKeyDictionary[Any, dict[object, Known]] = WeakKeyDictionary()
 
 

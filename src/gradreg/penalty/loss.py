@@ -18,9 +18,10 @@ from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, checked, per_image
 from gradreg.norms import threat as threat_named
+from gradreg.penalty import trial
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.graphs import Terms, leaves
-from gradreg.penalty.options import Method, Scale, check, default_step, divides_by_root, form, refuse_if_rounding_drowns
+from gradreg.penalty.options import Method, Scale, check, default_step, divides_by_root, form
 from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
 
 
@@ -255,8 +256,9 @@ class _Difference:
         return self.shrinkage * self.geometry.dual_norm(gradient)
 
     def _move(self, gradient: Tensor) -> Tensor:
-        refuse_if_rounding_drowns(self.part, self._norm(gradient), self.h)
-        return per_image(self.h, self.part.x) * self.shrinkage * self.geometry.ascent(gradient)
+        move = per_image(self.h, self.part.x) * self.shrinkage * self.geometry.ascent(gradient)
+        trial.check(self.calls, self.part, self.geometry, move, self._norm(gradient).detach(), self.h)
+        return move
 
     def _at(self, move: Tensor) -> Tensor:
         x = self.part.x.detach()

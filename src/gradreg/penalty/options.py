@@ -7,17 +7,13 @@ from torch import Tensor
 
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
 from gradreg.checks.tensors import check_batch, check_per_image, check_pixels
-from gradreg.errors import ConfigError, DataError, PrecisionError
+from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Linf, Threat
-from gradreg.penalty.passes import Pass
-from gradreg.precision import at_least_single
 
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
 
 _PAPER_STEP = 0.01
-# A call is refused if rounding makes up more than this fraction of the finite difference.
-_ROUNDING_TOLERANCE = 0.02
 
 
 def form(
@@ -87,20 +83,3 @@ def check(
         raise ConfigError("lazy= and fraction= need step=, the number of this training step.")
     check_pixels(x)
     return h, lazy, fraction, step
-
-
-def refuse_if_rounding_drowns(part: Pass, slope: Tensor, h: float | Tensor) -> None:
-    """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
-    kind = part.logits.dtype
-    if kind == at_least_single(kind):
-        return
-    logits = part.logits.detach().float()
-    rounding = torch.finfo(kind).eps * logits.abs().amax(1)
-    safe = (rounding / (_ROUNDING_TOLERANCE * slope)).nanmedian().item()
-    smallest = torch.as_tensor(h).min().item()
-    if smallest < safe:
-        name = str(kind).removeprefix("torch.")
-        raise PrecisionError(
-            f"In {name}, rounding makes up about {_ROUNDING_TOLERANCE * safe / smallest:.0%} of a finite difference "
-            f"over h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
-        )

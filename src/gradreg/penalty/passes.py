@@ -15,7 +15,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradreg.calling.answers import Model as Model
 from gradreg.calling.answers import Output, answer, check_logits, required
-from gradreg.calling.contents import contents
+from gradreg.calling.arithmetic import full_precision
+from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
 from gradreg.calling.state import Moment, State
 from gradreg.errors import ConfigError
@@ -90,7 +91,9 @@ class Calls:
         modules, generators = contents(model)
         self.batch_norms = [layer for layer in modules if isinstance(layer, _BatchNorm) and layer.training]
         self.frozen = bn == "frozen"
-        self.state = State(modules, generators, known(model, modules, bn))
+        self.compiled = is_compiled(model, modules)
+        self.known = known(model, modules, bn, autocast)
+        self.state = State(modules, generators, self.known)
 
     @property
     def images_interact(self) -> bool:
@@ -101,15 +104,16 @@ class Calls:
         """The images without a graph, and in full precision where autocast is switched off."""
         x = x.detach()
         # A copy, since a model that writes into its input must not write into the caller's images.
-        return x.to(at_least_single(x.dtype) if self._overrules_autocast(x) else x.dtype, copy=True)
+        overruled = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
+        return x.to(at_least_single(x.dtype) if overruled else x.dtype, copy=True)
 
     def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
         with ExitStack() as switched:
             if self.frozen:
                 switched.enter_context(_eval_mode(self.batch_norms))
-            if self._overrules_autocast(x):
-                switched.enter_context(torch.autocast(x.device.type, enabled=False))
+            if self.autocast == "off":
+                switched.enter_context(full_precision(x.device.type, compiled=self.compiled))
             logits = answer(self.model, x, self.output)
             if _needs_classes(self.criterion):
                 check_logits(logits, len(x))
@@ -127,9 +131,6 @@ class Calls:
         begun = self.state.now(x.device)
         losses, logits = self.evaluate(x, y)
         return Pass(x, y, losses, logits, begun)
-
-    def _overrules_autocast(self, x: Tensor) -> bool:
-        return self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
         """The losses with the images replaced by `x`: same labels, dropout masks and state, and nothing moves."""

@@ -1,0 +1,123 @@
+"""Can a finite difference of this model be believed? Tried at its first step, before a penalty is made of it.
+
+A difference needs a loss that repeats, and arithmetic that resolves its change over h. Neither shows in the logits: a
+model may keep state, draw noise, or compute in bf16 inside and return float32.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradreg.errors import ModelError, PrecisionError
+from gradreg.norms import Threat
+from gradreg.penalty.passes import Calls, Pass
+from gradreg.precision import at_least_single
+
+# A call is refused if rounding makes up more than this fraction of the finite difference: of half-precision logits,
+# where it is known from their size, and of anything else, where it is measured.
+_TOLERANCE, _MEASURED_TOLERANCE = 0.02, 0.05
+# So far along the difference the loss is looked at again: a curved loss is a parabola there, a rounded one is not.
+_PART = 1 / 8
+# The third difference of errors of deviation e has the deviation √20·e, the first √2·e; a mean size is 0.8 of it.
+_FROM_THIRD = (2 / 20) ** 0.5 / 0.8
+# Of the images, weighted by their slopes, so many may have a loss that does not move at all.
+_STILL = 0.2
+# An error does not matter if it stays below this over as many moves as lead from an image to zero.
+_NEGLIGIBLE = 1e-3
+# How h is enlarged in search of one that would do.
+_GROWTH, _TRIES = 4.0, 10
+
+
+def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tensor, h: float | Tensor) -> None:
+    """Refuse a difference over `move` at a model's first step, and when h becomes less than half of what it was.
+
+    It costs four forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
+    """
+    _refuse_half_precision_logits(part, slope, h)
+    kind, one_h = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type)), h if isinstance(h, float) else None
+    repeats, resolves = calls.known.due(kind, one_h)
+    if not repeats or not _can_be_looked_at(part.losses):
+        return
+    trial = _Trial(calls, part, move, slope * h)
+    distance = geometry.norm(part.x.detach()) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
+    # As the model was compiled: without gradients it would be compiled once more.
+    with torch.set_grad_enabled(calls.compiled):
+        spread = trial.spread()
+        error = trial.rounding() if resolves else torch.zeros_like(spread)
+        numbers = torch.stack([spread, error, trial.rise.mean(), distance.mean(), part.losses.detach().abs().mean()])
+        apart, share, rise, moves, loss = numbers.tolist()
+        rounding = 64 * torch.finfo(part.losses.dtype).eps * (1 + loss)
+        if apart > max(_MEASURED_TOLERANCE * rise, rounding) and apart * moves > _NEGLIGIBLE:
+            raise ModelError(
+                f"The model's losses differ by {apart:.2g} when the same images are passed again, and the penalty is "
+                f"about differences of {rise:.2g}: keep state in buffers, and draw noise from the global streams of "
+                "torch or NumPy or from a generator that is an attribute of the model."
+            )
+        if share > _MEASURED_TOLERANCE and share * rise * moves > _NEGLIGIBLE:
+            h = torch.as_tensor(h).min().item()
+            raise PrecisionError(
+                f"Rounding makes up about {min(share, 10):.0%} of a finite difference over h = {h:g} in this model: "
+                f"{_way_out(trial, h)}; if it has autocast, half-precision parts or quantisation inside, take them out "
+                "instead."
+            )
+    calls.known.trust(kind, one_h)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A recorded pass, the move of its images that a difference is to be taken over, and the rise expected of it."""
+
+    calls: Calls
+    part: Pass
+    move: Tensor
+    rise: Tensor
+
+    def spread(self) -> Tensor:
+        """How far losses are from what they were, on the same images."""
+        return (self._losses(0.0) - self.part.losses.detach()).abs().mean()
+
+    def rounding(self) -> Tensor:
+        """The fraction of the difference that is rounding error, by ℓ(x + s) − 3ℓ(x + s/2) + 3ℓ(x) − ℓ(x − s/2).
+
+        Where many losses do not move at all, everything is: a step below the resolution looks perfectly smooth.
+        """
+        at, far = self.part.losses.detach(), self._losses(_PART)
+        third = far - 3 * self._losses(_PART / 2) + 3 * at - self._losses(-_PART / 2)
+        still = ((far == at) * self.rise).sum() / self.rise.sum()
+        found = _FROM_THIRD * third.abs().mean() / self.rise.mean()
+        return torch.where(still > _STILL, torch.maximum(found, still), found)
+
+    def _losses(self, share: float) -> Tensor:
+        x = self.part.x.detach()
+        return self.calls.repeat(self.part, (x + share * self.move).to(x.dtype)).detach()
+
+
+def _way_out(trial: _Trial, h: float) -> str:
+    for factor in (_GROWTH**power for power in range(1, _TRIES)):
+        longer = replace(trial, move=factor * trial.move, rise=factor * trial.rise)
+        if bool(longer.rounding() <= _MEASURED_TOLERANCE):
+            return f"use h ≥ {factor * h:.2g}"
+    return "no larger h would do"
+
+
+def _can_be_looked_at(losses: Tensor) -> bool:
+    """Losses that are not finite are another trouble."""
+    return not losses.is_meta and bool(losses.isfinite().all())
+
+
+def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor) -> None:
+    """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
+    kind = part.logits.dtype
+    if kind == at_least_single(kind):
+        return
+    logits = part.logits.detach().float()
+    rounding = torch.finfo(kind).eps * logits.abs().amax(1)
+    safe = (rounding / (_TOLERANCE * slope)).nanmedian().item()
+    smallest = torch.as_tensor(h).min().item()
+    if smallest < safe:
+        name = str(kind).removeprefix("torch.")
+        raise PrecisionError(
+            f"In {name}, rounding makes up about {_TOLERANCE * safe / smallest:.0%} of a finite difference "
+            f"over h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
+        )
