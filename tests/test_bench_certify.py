@@ -22,7 +22,7 @@ from bench.certify import Case, Cost, Noise, SmoothingRow, bound_rows, bounds_co
 from bench.clever import compare_clever
 from bench.digits import fresh_model
 from bench.options import CertifyOptions
-from gradreg.bounds import Regularity, estimate_regularity
+from gradreg.bounds import Regularity, bounds, estimate_regularity
 from gradreg.data import Images, load
 from gradreg.errors import ConfigError
 from gradreg.ledger import Ledger
@@ -135,19 +135,25 @@ def test_the_gap_is_the_largest_difference_with_its_sign() -> None:
 
 
 def test_cost_of_bounds_relative_to_the_passes() -> None:
-    """With a model that takes its time, four batches, against the same four and the check of a few images first."""
+    """With a model that takes its time: four batches, and the checks of a few images first, against the same four."""
+    calls = 0
 
     class Slow(Linear):
         def forward(self, x: Tensor) -> Tensor:
+            nonlocal calls
+            calls += 1
             sleep(0.03)  # long beside whatever else the machine does
             return super().forward(x)
 
     model = Slow(torch.randn(3, 64), torch.zeros(3))
-    x = torch.rand(1024, 1, 8, 8)
+    x, y = torch.rand(1024, 1, 8, 8), torch.arange(1024) % 3
     known = Regularity("l2", "given", torch.tensor(1.0), torch.tensor([1.0]), torch.zeros(1))
-    cost = bounds_cost(model, x, torch.arange(1024) % 3, known, rounds=3)
+    bounds(model, x, y, known)
+    assert 4 < calls <= 8
+    expected = calls / 4
+    cost = bounds_cost(model, x, y, known, rounds=3)
     assert cost.baseline > 0.12
-    assert 1.1 < cost.ratio < 1.6
+    assert cost.ratio == pytest.approx(expected, rel=0.2)
     assert Cost(3.0, 2.0).ratio == 1.5
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradreg.attacks.suite import ATTACKS
+from gradreg.bounds import Bound
 from gradreg.diagnosis import Flag, is_proven_bug, verdict
 from gradreg.diagnosis.case import Case
 from gradreg.diagnosis.claims import Claims, Comparison
@@ -100,5 +101,5 @@ def test_every_entry_names_a_function_that_takes_what_its_stage_gives(code: str)
     given = {"contest": Contest, "claim": Comparison}.get(test.stage, Case)
     (taken, returned) = get_type_hints(run).values()
     assert (taken, returned) == (given, Flag)
-    known = {"contest": set(ATTACKS), "claim": {each.name for each in fields(Claims)}}.get(test.stage, set())
-    assert set(test.needs) <= known
+    claims = {each.name for each in fields(Claims)} | {f"bound.{each.name}" for each in fields(Bound)}
+    assert set(test.needs) <= {"contest": set(ATTACKS), "claim": claims}.get(test.stage, set())
