@@ -154,7 +154,7 @@ BAD: dict[str, tuple[Callable[[Path], str], dict[str, Any], str]] = {
     "a run's settings": (
         lambda f: str(Path(started(f)) / "config.toml"),
         {},
-        r"config.toml is not a model, but it is part of the run .*: pass a run directory",
+        r"config.toml is not a model \(it is a file of the run .*\): pass a run directory",
     ),
     "any file": (lambda f: __file__, MNIST, r"test_evaluation_subject.py is not a model: pass a run directory"),
     "no weights": (lambda f: "compact", MNIST, "compact is an architecture without weights"),

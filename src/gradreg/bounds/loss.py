@@ -90,10 +90,10 @@ def _own(criterion: Any, threshold: float | None, topk: int) -> Loss:
         raise ConfigError(
             "A criterion of your own needs threshold=, below which images are always classified correctly."
         )
-    return Loss(name_of(criterion), criterion, threshold, topk, trusted=False)
+    return Loss(_name_of(criterion), criterion, threshold, topk, trusted=False)
 
 
-def name_of(criterion: Criterion) -> str:
+def _name_of(criterion: Criterion) -> str:
     """What a regularity remembers of a criterion of the user's own, since functions are not saved."""
     of = getattr(criterion, "func", criterion)
     named = of if hasattr(of, "__qualname__") else type(of)

@@ -9,7 +9,7 @@ from torch import Tensor
 from gradreg.checks.scalars import check_choice
 from gradreg.checks.tensors import check_column
 
-Kind = Literal["heuristic", "calibrated", "probabilistic", "sound"]
+_Kind = Literal["heuristic", "calibrated", "probabilistic", "sound"]
 
 _TOLERANCE = 1e-6
 
@@ -28,12 +28,12 @@ class Violations:
     """Correctly classified images; the others have nothing to bound."""
     unbroken: int
     """Images among them for which the attack found nothing; they cannot show a violation."""
-    kind: Kind
+    kind: _Kind
 
 
-def violations(bound: Tensor, distance: Tensor, *, kind: Kind = "heuristic") -> Violations:
+def violations(bound: Tensor, distance: Tensor, *, kind: _Kind = "heuristic") -> Violations:
     """Compare per-image radii with per-image attack distances (0: misclassified, inf: none found)."""
-    check_choice("kind", kind, get_args(Kind))
+    check_choice("kind", kind, get_args(_Kind))
     bound = check_column("bound", bound, least=0)
     distance = check_column("distance", distance, len(bound), least=0)
     bound, distance = bound.double(), distance.to(bound.device).double()

@@ -12,7 +12,7 @@ REPEATABLE = 1e-4
 # So many images are asked about in other company.
 _TOGETHER = 8
 
-Ask = Callable[[Tensor], Tensor]
+_Ask = Callable[[Tensor], Tensor]
 
 
 def apart(first: Tensor, again: Tensor) -> float:
@@ -21,7 +21,7 @@ def apart(first: Tensor, again: Tensor) -> float:
     return float((first - again).abs().amax() / scale)
 
 
-def in_company(ask: Ask, x: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
+def in_company(ask: _Ask, x: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
     """The logits of a few images, and of the same images beside others, in a batch of the same shape.
 
     A batch of another shape may round otherwise. The others are the negatives of the images that were there before.
@@ -32,7 +32,7 @@ def in_company(ask: Ask, x: Tensor, box: tuple[float, float]) -> tuple[Tensor, T
     return ask(few)[: len(kept)], ask(beside)[: len(kept)]
 
 
-def check_again(ask: Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
+def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
     """Refuse the model if its second answer about a batch, given in two halves, differs by more than rounding."""
     if apart(first, again) > REPEATABLE:
         # In low precision halves of a batch may round so far from the whole; the same shape tells.
@@ -50,7 +50,7 @@ def check_same(first: Tensor, again: Tensor) -> None:
         )
 
 
-def check_alone(ask: Ask, x: Tensor, box: tuple[float, float]) -> None:
+def check_alone(ask: _Ask, x: Tensor, box: tuple[float, float]) -> None:
     """Refuse a model whose answer about an image depends on the other images of the batch."""
     first, beside = in_company(ask, x, box)
     if apart(first, beside) > REPEATABLE:

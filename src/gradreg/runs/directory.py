@@ -70,7 +70,7 @@ class RunDirectory:
     @cached_property
     def key(self) -> str:
         """A fingerprint of the recipe; weights and checkpoints carry that of their run."""
-        return recipe_key(self.config())
+        return _recipe_key(self.config())
 
     def check_same(self, config: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         """Raise if `config` differs from `before`, the settings that the run was started with."""
@@ -110,7 +110,7 @@ class RunDirectory:
 
         `recipe` is that of the run, by default as it stands in its config.
         """
-        of = self.key if recipe is None else recipe_key(recipe)
+        of = self.key if recipe is None else _recipe_key(recipe)
         write(self.folder / f"{name}.safetensors", State(weights, {"metrics": _finite(row), "name": name, "of": of}))
 
     def weights(self, name: str) -> State:
@@ -146,7 +146,7 @@ class RunDirectory:
             temporary.write_text(text, encoding="utf-8")
 
 
-def recipe_key(config: Mapping[str, Any]) -> str:
+def _recipe_key(config: Mapping[str, Any]) -> str:
     """A fingerprint of a run's recipe as TOML holds it, without the settings that may change when it is resumed."""
     table = toml.parse(toml.dumps(config), CONFIG)
     return checksum({key: value for key, value in table.items() if key not in MACHINE})

@@ -178,7 +178,7 @@ def _unknown(model: str) -> str:
     if not os.path.exists(model):
         return f"There is no model {model}"
     run = _run_of(Path(model))
-    return f"{model} is not a model" + (f", but it is part of the run {run.folder}" if run else "")
+    return f"{model} is not a model" + (f" (it is a file of the run {run.folder})" if run else "")
 
 
 def _check_head(model: str, network: nn.Module, classes: int) -> None:

@@ -14,7 +14,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.storage import read, write
 
 # The exact boundaries of ten million samples take minutes; the radius grows with the root of log n.
-MOST_SAMPLES = 10_000_000
+_MOST_SAMPLES = 10_000_000
 _TENSORS = ("index", "prediction", "radius", "samples")
 
 
@@ -24,7 +24,7 @@ class Settings:
 
     sigma: Annotated[float, Range(above=0, usual="0.25 is usual")]
     alpha: Annotated[float, Range(above=0, below=1, usual="the probability of a wrong certificate; 0.001 is usual")]
-    n: Annotated[int, Range(least=1, most=MOST_SAMPLES, usual="samples per image; 100,000 is usual")]
+    n: Annotated[int, Range(least=1, most=_MOST_SAMPLES, usual="samples per image; 100,000 is usual")]
     n0: Count
     radii: tuple[NotNegative, ...] | None
     method: Literal["sequential", "cohen"]

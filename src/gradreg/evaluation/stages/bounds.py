@@ -27,11 +27,11 @@ class Bounds:
 
     bounded: Bounded | None
     refusal: str
-    score: "Score | None" = None
+    score: "_Score | None" = None
 
 
 @dataclass(frozen=True)
-class Score:
+class _Score:
     """What is calibrated, per image."""
 
     values: Tensor
@@ -69,7 +69,7 @@ def _bounds(work: Work, threat: ThreatName, stage: str) -> Bounds:
         with work.reporter.bar(f"bounds {threat}") as progress:
             regularity = _regularity(work, threat, timer.watching(progress))
         bound = _bound(work, regularity)
-        return Bounds(_bounded(bound, regularity, timer.seconds), "", Score(bound.score.cpu()))
+        return Bounds(_bounded(bound, regularity, timer.seconds), "", _Score(bound.score.cpu()))
     except (BoundsError, DataError) as refusal:
         return Bounds(None, str(refusal))
 
