@@ -8,10 +8,9 @@ an index, a copy to the host) and sends (copies from the host that block).
 torch keeps one such backend per process, and only before the first backward: see conftest.py.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from weakref import WeakSet
@@ -19,6 +18,8 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 from torch.utils import backend_registration
+
+from accelerator.waits import note
 
 NAME = "pretended"
 # Factories that resize an empty tensor in place.
@@ -36,31 +37,19 @@ _TAKES_NUMBERS = {"fill", "fill_", "copy_", "index_put", "index_put_", "_index_p
 Run = Callable[..., Any]
 
 
-@dataclass
-class Waits:
-    """What made the host wait for the device, each as the operation and the line of gradreg that asked for it."""
-
-    looks: list[str] = field(default_factory=list)
-    sends: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.looks) + len(self.sends)
-
-
-_watching: list[Waits] = []
 _stream: list[Tensor] = []
 _generators: "WeakSet[Generator]" = WeakSet()
+_refused: set[torch.dtype] = set()
 
 
 @contextmanager
-def watching() -> Iterator[Waits]:
-    """Note the waits of what happens inside."""
-    waits = Waits()
-    _watching.append(waits)
+def without_doubles() -> Iterator[None]:
+    """Inside, the device has no double precision, as Apple's has none."""
+    _refused.add(torch.float64)
     try:
-        yield waits
+        yield
     finally:
-        _watching.remove(waits)
+        _refused.clear()
 
 
 def device() -> torch.device:
@@ -75,6 +64,8 @@ class OnDevice(Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor) -> "OnDevice":
+        if held.dtype in _refused:
+            raise TypeError(f"The device has no {held.dtype}.")
         made: OnDevice = torch.Tensor._make_wrapper_subclass(
             cls, held.size(), held.stride(), held.storage_offset(), dtype=held.dtype, device=device()
         )
@@ -157,7 +148,9 @@ def register() -> None:
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     for name in _RESIZING:
         library.impl(name, _factory(name), "PrivateUse1")
-    _library.append(library)
+    autocast = torch.library.Library("_", "IMPL")
+    autocast.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")  # it has a name and casts nothing
+    _library.extend([library, autocast])
 
 
 def _empty(size: Sequence[int], dtype: Any = None, memory_format: Any = None, **_: Any) -> Tensor:
@@ -218,14 +211,14 @@ def _compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     about = _facts(func)
     if torch.device(kwargs.get("device") or NAME).type != NAME:
         if about.name == "_to_copy":
-            _note("looks", "copy to the host")
+            note("looks", "copy to the host")
         return func(*_held(args), **_held(kwargs))
     if about.name == "copy_":
         _copied(args[0], args[1], len(args) > 2 and args[2])
     else:
         _refuse_a_mixture(about, args, kwargs)
     if about.name in _LOOKS or (about.name == "repeat_interleave" and kwargs.get("output_size") is None):
-        _note("looks", about.name)
+        note("looks", about.name)
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     with _drawing(about.seeded, (*args, *kwargs.values())):
@@ -258,9 +251,9 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 def _copied(target: Tensor, source: Tensor, non_blocking: bool) -> None:
     if not isinstance(target, OnDevice):
-        _note("looks", "copy to the host")
+        note("looks", "copy to the host")
     elif not isinstance(source, OnDevice) and not non_blocking:
-        _note("sends", "copy to the device")
+        note("sends", "copy to the device")
 
 
 def _refuse_a_mixture(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -269,9 +262,9 @@ def _refuse_a_mixture(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any]
         masks = any(index.dtype in (torch.bool, torch.uint8) for index in indices)
         # `x[mask] = number` fills, and a shape is not asked for.
         if masks and not (about.name.startswith("index_put") and args[2].numel() == 1):
-            _note("looks", "mask as an index")
+            note("looks", "mask as an index")
         elif any(not isinstance(index, OnDevice) for index in indices):
-            _note("sends", "host index")
+            note("sends", "host index")
         args = [args[0], *args[2:]]
     numbers = about.pointwise or about.name in _TAKES_NUMBERS
     for value in _tensors((*args, *kwargs.values())):
@@ -284,7 +277,7 @@ def _refuse_a_mixture(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any]
                 f"{device()} and {value.device}! ({about.name})"
             )
         if about.name in ("where", "index_put", "index_put_"):
-            _note("sends", f"host number in {about.name}")
+            note("sends", f"host number in {about.name}")
 
 
 @contextmanager
@@ -323,17 +316,3 @@ def _given_back(about: _Facts, args: Sequence[Any], kwargs: dict[str, Any], foun
         if isinstance(tensor, OnDevice) and tensor.shape != tensor.held.shape:
             raise NotImplementedError(f"{about.name} changes a shape in place, which the pretended device cannot.")
     return written[0] if about.returns_written == 1 else tuple(written)
-
-
-def _note(kind: str, what: str) -> None:
-    if _watching:
-        where = _line_of_gradreg()
-        for waits in _watching:
-            getattr(waits, kind).append(f"{what} at {where}")
-
-
-def _line_of_gradreg() -> str:
-    frame: Any = sys._getframe()
-    while frame is not None and "gradreg/" not in frame.f_code.co_filename:
-        frame = frame.f_back
-    return "the caller" if frame is None else f"{frame.f_code.co_filename.rpartition('gradreg/')[2]}:{frame.f_lineno}"

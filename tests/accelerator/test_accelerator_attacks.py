@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import gradreg
 from accelerator.accelerated import HOST, assert_same, images, network, on, places
-from accelerator.pretended import watching
+from accelerator.waits import watching
 from gradreg.attacks.suite import ATTACKS, FIXED, MINIMAL
 from gradreg.norms import THREATS
 

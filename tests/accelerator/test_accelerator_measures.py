@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
 from accelerator.accelerated import HOST, assert_same, images, network, on, places
-from accelerator.pretended import watching
+from accelerator.waits import watching
 from gradreg.bounds.curvature import curvature
 from gradreg.diagnosis.broken import broken_models
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import gradreg
 from accelerator.accelerated import Dropped, assert_same, images, network, on, places
-from accelerator.pretended import watching
+from accelerator.waits import watching
 
 MODES: dict[str, dict[str, Any]] = {
     "the paper's": {"lam": 0.1},

@@ -10,8 +10,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import gradreg
 from accelerator.accelerated import HOST, Dropped, assert_same, images, network, on, places
-from accelerator.pretended import OnDevice, watching
+from accelerator.pretended import OnDevice, without_doubles
+from accelerator.waits import watching
 from gradreg.data import Images
 from gradreg.objectives import OBJECTIVES, Moment, Outcome, Undefended
 from gradreg.runs.checkpoints import Generations
@@ -120,3 +122,21 @@ def test_steps_wait_only_where_they_are_checked(device: torch.device) -> None:
     assert len(between) == 23
     assert [step for step, count in enumerate(between, 1) if count] == [10, 20], waits
     assert sum(between) == 2
+
+
+def test_a_device_without_doubles_trains_and_is_attacked(device: torch.device) -> None:
+    x, y = images()
+    here = gradreg.attack(network().float(), x.float(), y, attacks="quick")
+    with without_doubles():
+        fitted, _ = trained(device, objective={"name": "gradient", "eps": 0.3})
+        there = gradreg.attack(on(device, network().float()), *on(device, x.float(), y), attacks="quick")
+        assert there.robust_accuracy(0.1) == here.robust_accuracy(0.1)
+        with pytest.raises(TypeError, match="float64"):
+            torch.zeros(2, device=device).double()
+    assert len(fitted.metrics) == 1
+
+
+def test_low_precision_is_asked_of_the_device(device: torch.device) -> None:
+    """Autocast has no kernels here, so its name is all that is tried."""
+    fitted, _ = trained(device, objective={"name": "gradient", "eps": 0.3}, amp="bf16")
+    assert fitted.metrics[0]["probe"] is not None

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from accelerator.pretended import OnDevice, watching
+from accelerator.pretended import OnDevice
+from accelerator.waits import watching
 
 
 def test_a_network_gives_the_host_s_logits_and_gradients(device: torch.device) -> None:
