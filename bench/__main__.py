@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|attacks|diagnosis|claims`: measurements of gradreg itself.
+"""`python -m bench training|certify|limits|attacks|diagnosis|claims`: measurements of gradreg itself.
 
 What a measurement does is imported when it runs.
 """
@@ -10,12 +10,13 @@ from typing import Annotated
 import tyro
 from tyro.conf import subcommand
 
-from bench.options import AttackOptions, CertifyOptions, ClaimOptions, DiagnosisOptions, TrainingOptions
+from bench.options import AttackOptions, CertifyOptions, ClaimOptions, DiagnosisOptions, LimitOptions, TrainingOptions
 from gradreg.errors import GradregError
 
 Options = (
     Annotated[TrainingOptions, subcommand("training")]
     | Annotated[CertifyOptions, subcommand("certify")]
+    | Annotated[LimitOptions, subcommand("limits")]
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
@@ -24,6 +25,7 @@ Options = (
 _MODULES = {
     TrainingOptions: "bench.training",
     CertifyOptions: "bench.certify_command",
+    LimitOptions: "bench.limits",
     AttackOptions: "bench.attacks_command",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Between0And1
 from gradreg.errors import ConfigError
 from gradreg.norms import ThreatName
 
@@ -212,6 +214,18 @@ class ClaimOptions:
     def facts(self) -> dict[str, Any]:
         """What the JSON file says of the options."""
         return {"images": self.images, "epochs": self.epochs, "rounds": self.rounds, "seed": self.seed}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """How much larger certified radii are by the randomised limit than by Clopper & Pearson's (a few seconds)."""
+
+    alpha: Between0And1 = 0.001
+    json: Path | None = None
+    """A file to write all figures to."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 # Where something lies does not change what is measured.

@@ -146,6 +146,11 @@ def test_certificates_hold_and_everything_else_is_told(evaluated: tuple[Evaluati
     certified = found.certified(found.smoothing[0], 0.1)
     assert bool(certified.any())
     assert bool((exact_distance(x, y, 2.0)[certified] > 0.08).all())
+    seen = found.smoothing[0].seen
+    assert seen is not None
+    assert_close(column(rows, "smoothing[0.1].frequency"), seen.frequency, check_dtype=False)
+    # A certificate of 0.1 = σ takes a frequency of Φ(1) = 0.841.
+    assert bool((seen.frequency[certified] > 0.84).all())
     assert found.subject.name == "toy model"
     assert found.subject.parameters == 48 * 4 + 4
     assert found.data.classes == CLASSES

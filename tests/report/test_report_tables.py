@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
-from gradreg.evaluation.record import Calibrated, Evaluation
+from gradreg.evaluation.record import Calibrated, Evaluation, Seen
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import significant
 from gradreg.report.tables.layout import Row, Table
@@ -225,6 +225,20 @@ def test_quoted_rows_have_the_same_k() -> None:
         assert {row.name.split(":")[0] for row in paper_rows(key, "folder", 1)} == {"paper, CIFAR-10"}
         assert {row.name.split(":")[0] for row in paper_rows(key, "folder", 5)} == {"paper, ImageNet, top-5"}
         assert paper_rows(key, "cifar10", 5) == paper_rows(key, "folder", 3) == ()
+
+
+def test_class_frequencies_count_right_classes_at_least_so_often() -> None:
+    """Frequencies 0.1, 0.2 … 1.0; images whose smoothed class is wrong or unknown count at none."""
+    assert "class-frequencies" not in built()
+    evaluation = handmade()
+    smoothed = evaluation.smoothing[0]
+    seen = Seen(torch.arange(1, 11) / 10)
+    right = smoothed.prediction == evaluation.label
+    table = built(replace(evaluation, smoothing=(replace(smoothed, seen=seen),)))["class-frequencies"]
+    expected = [float((right & (seen.frequency >= level)).double().mean()) for level in (0.5, 0.75, 0.9, 0.99, 0.999)]
+    assert [cell.value for cell in table.rows[0].cells] == pytest.approx(expected)
+    assert 0 < expected[-1] < expected[0]
+    assert table.columns[0].heading == "p_A ≥ 0.5"
 
 
 def with_calibrated(evaluation: Evaluation, bound: Tensor) -> Evaluation:

@@ -109,7 +109,8 @@ def test_one_radius_takes_a_tenth_of_the_samples_and_a_grid_a_quarter() -> None:
     knots, radii = [0, 0.10, 0.25, 0.40, 0.57, 0.73, 1], [-0.15, 0, 0.25, 0.5, 0.75, 0.94, 1.5]
     p = np.asarray(norm.cdf(np.interp(share, knots, radii) / 0.25))
     n = 100_000
-    fixed = cohen(0.25, 0.001, n, 1, None).radius(rng.binomial(n, p).astype(float), np.zeros(len(p)))
+    unused = np.zeros(len(p))
+    fixed = cohen(0.25, 0.001, n, 1, None).radius(rng.binomial(n, p).astype(float), unused, unused)
     for grid, at_least in (([0.25], 10), ([0.5], 10), ([0.0, 0.25, 0.5, 0.75], 4)):
         rule = sequential(0.25, 0.001, n, 1, np.array(grid))
         sizes = np.array(rule.sizes)

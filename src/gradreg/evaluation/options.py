@@ -137,7 +137,7 @@ class EvaluationOptions:
 
     def smoothing_key(self, sigma: float) -> str:
         """What certificates depend on besides."""
-        settings = repr((sigma, self.alpha, self.samples, self.certified_radii, self.topk))
+        settings = repr((sigma, self.alpha, self.samples, self.certified_radii, self.topk, "frequency"))
         return blake2b(settings.encode(), digest_size=4).hexdigest()
 
 

@@ -220,6 +220,13 @@ class ThreatRecord:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """How often noisy images were given the class that was tested: p_A, estimated."""
+
+    frequency: Tensor
+
+
+@dataclass(frozen=True)
 class Smoothed:
     """Certificates of the smoothed classifier, l2, one per image."""
 
@@ -231,6 +238,8 @@ class Smoothed:
     radius: Tensor
     samples: Tensor
     seconds: float
+    seen: Seen | None = None
+    """None in files of before it was kept."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +274,12 @@ class Evaluation:
     def certified(self, smoothed: Smoothed, radius: float) -> Tensor:
         """Images that the smoothed classifier gets right with a certificate of at least that radius."""
         return (smoothed.prediction == self.label) & (smoothed.radius >= radius)
+
+    def sure(self, smoothed: Smoothed, frequency: float) -> Tensor | None:
+        """Images that the smoothed classifier gets right with that frequency under noise; None where it is unknown."""
+        if smoothed.seen is None:
+            return None
+        return (smoothed.prediction == self.label) & (smoothed.seen.frequency >= frequency)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the files of `gradreg.evaluation.files`."""

@@ -93,6 +93,9 @@ def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for row, smoothed in enumerate(plain["smoothing"]):
         for field in _SMOOTHED:
             yield f"smoothing[{smoothed['sigma']:g}].{field}", f"smoothing.{row}.{field}"
+        # Files of before frequencies were kept do not name them.
+        if smoothed.get("seen") is not None:
+            yield f"smoothing[{smoothed['sigma']:g}].frequency", f"smoothing.{row}.seen.frequency"
 
 
 def _parent(plain: Mapping[str, Any], path: str) -> dict[str, Any]:

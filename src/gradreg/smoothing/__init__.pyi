@@ -4,8 +4,10 @@ from .certificates import merge as merge
 from .certify import certify as certify
 from .intervals import clopper_pearson as clopper_pearson
 from .intervals import clopper_pearson_lower as clopper_pearson_lower
+from .intervals import randomized_lower as randomized_lower
 from .summary import CertifiedAccuracy as CertifiedAccuracy
 from .summary import Sweep as Sweep
 from .summary import average_certified_radius as average_certified_radius
 from .summary import certified_accuracy as certified_accuracy
+from .summary import frequencies as frequencies
 from .summary import sweep as sweep

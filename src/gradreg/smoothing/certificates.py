@@ -1,7 +1,7 @@
 """The certificates of a set of images."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +16,7 @@ from gradreg.storage import read, write
 # The exact boundaries of ten million samples take minutes; the radius grows with the root of log n.
 _MOST_SAMPLES = 10_000_000
 _TENSORS = ("index", "prediction", "radius", "samples")
+_FREQUENCY = "frequency"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Settings:
     topk: Count
     seed: Natural
     given_labels: bool
+    randomized: bool = False
+    """By Cohen's procedure: the limit that fails with probability α exactly."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -38,6 +41,8 @@ class Settings:
             raise ConfigError(
                 f"n0 ≥ 1 samples must pick the class and n ≥ n0 others test it; got n0={self.n0}, n={self.n}."
             )
+        if self.randomized and self.method != "cohen":
+            raise ConfigError('randomized=True needs method="cohen": the sequential test has no such limit.')
         if self.radii is not None:
             check_numbers("radii", self.radii, ascending=True, least=0)
 
@@ -60,6 +65,8 @@ class Certificates:
     settings: Settings
     images: str
     """Fingerprint of the whole set of images."""
+    frequency: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    """How often noisy images were given the class: p_A, estimated. Empty in files of before it was kept."""
 
     kind = "probabilistic"
 
@@ -69,7 +76,8 @@ class Certificates:
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""
         facts: dict[str, object] = {"settings": asdict(self.settings), "images": self.images}
-        write(path, "certificates", {name: getattr(self, name).cpu() for name in _TENSORS}, facts)
+        tensors = {name: getattr(self, name).cpu() for name in (*_TENSORS, _FREQUENCY)}
+        write(path, "certificates", tensors, facts)
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificates":
@@ -92,12 +100,16 @@ def merge(parts: Sequence[Certificates]) -> Certificates:
         raise DataError(
             f"The shards cover {len(set(index.tolist()))} images, some of them missing or twice: merge them all."
         )
-    joined = {name: torch.cat([getattr(part, name) for part in parts])[order] for name in _TENSORS}
+    known = all(len(part.frequency) for part in parts)
+    names = (*_TENSORS, _FREQUENCY) if known else _TENSORS
+    joined = {name: torch.cat([getattr(part, name) for part in parts])[order] for name in names}
     return Certificates(**joined, settings=parts[0].settings, images=parts[0].images)
 
 
 def _settings_from(facts: object) -> Settings:
     """Settings that were JSON."""
-    if not isinstance(facts, dict) or set(facts) != {field.name for field in fields(Settings)}:
+    names = {each.name for each in fields(Settings)}
+    # Files of before do not say whether limits were randomised: they were not.
+    if not isinstance(facts, dict) or not names - {"randomized"} <= set(facts) <= names:
         raise DataError("The file's settings are not those of a certification by this version of gradreg.")
     return Settings(**facts)

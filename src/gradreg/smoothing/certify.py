@@ -6,7 +6,7 @@ class with probability p > ½, the prediction holds within σΦ⁻¹(p) in l2 (C
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Literal
@@ -24,6 +24,7 @@ from gradreg.errors import ConfigError
 from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same, lock
 from gradreg.penalty.passes import Model
+from gradreg.randomness import stream
 from gradreg.smoothing import rules
 from gradreg.smoothing.certificates import Certificates, Settings
 from gradreg.smoothing.sampling import Request, Sampler, Stage
@@ -51,6 +52,7 @@ def certify(
     method: Literal["sequential", "cohen"] = "sequential",
     topk: int = 1,
     labels: Tensor | None = None,
+    randomized: bool = False,
     seed: int = 0,
     batch_size: int = 512,
     shard: tuple[int, int] = (0, 1),
@@ -63,7 +65,8 @@ def certify(
     Clopper-Pearson limit. `method="sequential"`, the default, looks at the counts up to 24 times and stops once the
     answer is known, with the same guarantee. It tests a grid of radii at once: `radii`, or, with None, multiples of
     σ/16; then an image is finished once no more than σ/4 above what it holds can be hoped for. Cohen's radius is
-    continuous with None, and rounded down to `radii` otherwise.
+    continuous with None, and rounded down to `radii` otherwise; `randomized=True` makes it larger, most of all where
+    nearly all samples agree, by a limit that fails with probability alpha exactly.
 
     `topk=k` certifies that the class stays among the k that the base classifier gives most often. `labels` names the
     classes to test instead of picking them: this is what top-k accuracy needs, and no certificate that a deployed
@@ -75,7 +78,16 @@ def certify(
     """
     given = labels is not None
     settings = settings_of(
-        sigma, alpha=alpha, n=n, n0=n0, radii=radii, method=method, topk=topk, seed=seed, given_labels=given
+        sigma,
+        alpha=alpha,
+        n=n,
+        n0=n0,
+        radii=radii,
+        method=method,
+        topk=topk,
+        seed=seed,
+        given_labels=given,
+        randomized=randomized,
     )
     batch_size, topk = check_integer("batch_size", batch_size, least=1), settings.topk
     shard = conform("shard", shard, tuple[int, int])
@@ -88,6 +100,8 @@ def certify(
     classes = _check(classifier, x, labels, topk, batch_size)
     grid = None if settings.radii is None else np.array(settings.radii)
     rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
+    if isinstance(rule, rules.Cohen):
+        rule = replace(rule, randomized=settings.randomized)
     keys = image_keys(x).tolist()
     mine = range(shard[0], len(x), shard[1])
     tally = _Tally.new(settings, keys, mine, labels)
@@ -116,7 +130,8 @@ def certify(
         finally:
             if path is not None:
                 tally.save(path, about)
-    return tally.certificates(rule, x.device)
+    uniform = np.array([stream("randomised limit", settings.seed, keys[image]).random() for image in mine])
+    return tally.certificates(rule, uniform, x.device)
 
 
 def settings_of(
@@ -130,6 +145,7 @@ def settings_of(
     topk: int = 1,
     seed: int = 0,
     given_labels: bool = False,
+    randomized: bool = False,
 ) -> Settings:
     """The settings of a certification, refused where n samples cannot show even the smallest radius."""
     settings = Settings(
@@ -142,6 +158,7 @@ def settings_of(
         topk=topk,
         seed=seed,
         given_labels=given_labels,
+        randomized=randomized,
     )
     rules.check_samples(settings.sigma, settings.alpha, settings.n, settings.topk, settings.radii, method)
     return settings
@@ -194,9 +211,10 @@ class _Tally:
         number = int(self.stages[row])
         return image, number + 1, rule.sizes[number] - (rule.sizes[number - 1] if number else 0)
 
-    def certificates(self, rule: rules.Rule, device: torch.device) -> Certificates:
-        radius = rule.radius(self.hits.astype(float), self.best.astype(float))
-        drawn = np.array(rule.sizes)[self.stages - 1] + (0 if self.settings.given_labels else self.settings.n0)
+    def certificates(self, rule: rules.Rule, uniform: NDArray[np.float64], device: torch.device) -> Certificates:
+        radius = rule.radius(self.hits.astype(float), self.best.astype(float), uniform)
+        tested = np.array(rule.sizes)[self.stages - 1]
+        drawn = tested + (0 if self.settings.given_labels else self.settings.n0)
         return Certificates(
             prediction=torch.from_numpy(np.where(radius >= 0, self.guess, -1)).to(device),
             radius=torch.from_numpy(np.maximum(radius, 0)).to(device),
@@ -204,6 +222,7 @@ class _Tally:
             index=torch.from_numpy(self.index).to(device),
             settings=self.settings,
             images=self.images,
+            frequency=torch.from_numpy(self.hits / tested).to(device),
         )
 
     def save(self, path: Path, about: Mapping[str, str]) -> None:

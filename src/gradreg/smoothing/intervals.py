@@ -10,6 +10,9 @@ from gradreg.errors import ConfigError
 
 Floats = NDArray[np.float64]
 
+# Of the interval between two counts' limits; a double has 53 digits.
+_HALVINGS = 60
+
 
 def clopper_pearson_lower(hits: ArrayLike, n: ArrayLike, alpha: float) -> Floats:
     """The lower limit of a probability that is too high with probability α at most (Clopper & Pearson 1934)."""
@@ -19,6 +22,35 @@ def clopper_pearson_lower(hits: ArrayLike, n: ArrayLike, alpha: float) -> Floats
     hits, n = _counts(hits, n)
     limit = np.asarray(beta.ppf(alpha, np.maximum(hits, 1), n - hits + 1))
     return np.where(hits == 0, 0.0, limit)
+
+
+def randomized_lower(hits: ArrayLike, n: ArrayLike, alpha: float, uniform: ArrayLike) -> Floats:
+    """The lower limit that is too high with probability α exactly, for `uniform` drawn from [0, 1] (Voráček 2024).
+
+    It solves P(X > hits) + u·P(X = hits) = α for the probability. Counts are whole numbers, so that Clopper & Pearson's
+    limit, which is that of u = 1, is too high less often than α, and lower than it need be. Where all samples hit and
+    u ≤ α the limit is 1.
+    """
+    from scipy.special import betainc
+
+    x, n = _counts(hits, n)
+    try:
+        x, n, u = np.broadcast_arrays(x, n, np.asarray(uniform, dtype=float))
+    except (TypeError, ValueError):
+        u = np.array(np.nan)
+    if not np.all((u >= 0) & (u <= 1)):
+        raise ConfigError(f"uniform must be numbers from 0 to 1, one per count; got {shown(uniform)}.")
+    low = clopper_pearson_lower(x, n, alpha)
+    none, all_hit = x == 0, x == n
+    high = np.where(all_hit, 1.0, clopper_pearson_lower(np.minimum(x + 1, n), n, alpha))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        at_least = np.where(none, 1.0, betainc(np.maximum(x, 1), n - x + 1, middle))
+        more = np.where(all_hit, 0.0, betainc(x + 1, np.maximum(n - x, 1), middle))
+        below = u * at_least + (1 - u) * more < alpha
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    # The lower end, so that rounding does not make a limit too high; but 1 is reached and not approached.
+    return np.where(all_hit & (u <= alpha), 1.0, low)
 
 
 def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradreg.errors import ConfigError
-from gradreg.smoothing.intervals import certified_radius, clopper_pearson_lower, required_probability
+from gradreg.smoothing.intervals import certified_radius, clopper_pearson_lower, randomized_lower, required_probability
 from gradreg.smoothing.sequential import Plan, make_plan
 
 Floats = NDArray[np.float64]
@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 # Without given radii the grid is multiples of σ/16, and sampling ends when at most σ/4 more can be expected.
 _FINE_STEP, _SLACK = 1 / 16, 3
 _CHUNK = 10_000
+# Of the draw that randomises a limit.
+_LEAST = 0.1
 
 
 class Rule(Protocol):
@@ -27,25 +29,37 @@ class Rule(Protocol):
     def look(self, stage: int, hits: int, best: int) -> tuple[int, bool]:
         """The new `best`, −1 for none, and whether the image is finished."""
 
-    def radius(self, hits: Floats, best: Floats) -> Floats:
-        """Radii of finished images; negative: abstain."""
+    def radius(self, hits: Floats, best: Floats, uniform: Floats) -> Floats:
+        """Radii of finished images; negative: abstain. `uniform` is a draw from [0, 1] per image."""
 
 
 @dataclass(frozen=True)
 class Cohen:
-    """All n samples, then a Clopper-Pearson limit (Cohen et al. 2019, CERTIFY); stages only so that work can resume."""
+    """All n samples, then a Clopper-Pearson limit (Cohen et al. 2019, CERTIFY); stages only so that work can resume.
+
+    `randomized`: the limit that fails with probability α exactly, not at most.
+    """
 
     sizes: tuple[int, ...]
     sigma: float
     alpha: float
     topk: int
     radii: Floats | None
+    randomized: bool = False
 
     def look(self, stage: int, hits: int, best: int) -> tuple[int, bool]:
         return best, stage == len(self.sizes) - 1
 
-    def radius(self, hits: Floats, best: Floats) -> Floats:
-        exact = certified_radius(clopper_pearson_lower(hits, self.sizes[-1], self.alpha), self.sigma, self.topk)
+    def radius(self, hits: Floats, best: Floats, uniform: Floats) -> Floats:
+        n = self.sizes[-1]
+        # A larger u is a lower limit, so a least one is safe. Without, one image in 1/α could have an infinite radius.
+        least = min(1.0, max(_LEAST, 2 * self.alpha))
+        limit = (
+            randomized_lower(hits, n, self.alpha, np.maximum(uniform, least))
+            if self.randomized
+            else clopper_pearson_lower(hits, n, self.alpha)
+        )
+        exact = certified_radius(limit, self.sigma, self.topk)
         exact = np.where(exact > 0, exact, -1.0)
         return exact if self.radii is None else _at_index(self.radii, np.searchsorted(self.radii, exact, "right") - 1)
 
@@ -68,7 +82,7 @@ class Sequential:
         hopeless = best == last or hits <= self.plan.give_up[min(best + 1 + self.slack, last), stage]
         return best, bool(hopeless) or stage == len(self.plan.looks) - 1
 
-    def radius(self, hits: Floats, best: Floats) -> Floats:
+    def radius(self, hits: Floats, best: Floats, uniform: Floats) -> Floats:
         return _at_index(self.radii, best)
 
 

@@ -1,4 +1,4 @@
-"""Summaries of certificates: certified accuracy at radii, average certified radius, and a sweep over σ."""
+"""Summaries of certificates: certified accuracy at radii, how often the classes are seen, and a sweep over σ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,8 +44,25 @@ def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[fl
     return rows
 
 
+def frequencies(certificates: Certificates, y: Tensor, at: Sequence[float]) -> list[float]:
+    """The fraction of images whose right class noisy images were given at least so often: the distribution of p_A.
+
+    It says where a classifier is sure, whatever n and α. p_A is estimated by the samples drawn, few where the
+    sequential test soon had its answer. An image that is misclassified or abstained on counts at no frequency.
+    """
+    levels = check_numbers("at", at, least=0, most=1)
+    if len(certificates.frequency) == 0:
+        raise DataError("These certificates are of before frequencies were kept: certify again.")
+    correct = _correct(certificates, y)
+    return [float((correct & (certificates.frequency >= level)).double().mean()) for level in levels]
+
+
 def average_certified_radius(certificates: Certificates, y: Tensor) -> float:
-    """The mean radius, with 0 for images that are misclassified or abstained on (Zhai et al. 2020)."""
+    """The mean radius, with 0 for images that are misclassified or abstained on (Zhai et al. 2020).
+
+    Not a figure to compare classifiers by (Sun et al., ICML 2025): it grows without limit with n and with the images
+    that are easy anyway, so that a trivial classifier can beat a good one. Report `certified_accuracy`.
+    """
     return float(torch.where(_correct(certificates, y), certificates.radius, 0.0).mean())
 
 

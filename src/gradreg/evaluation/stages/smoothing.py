@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.evaluation.record import Smoothed
+from gradreg.evaluation.record import Seen, Smoothed
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
 from gradreg.smoothing import certify
@@ -19,6 +19,7 @@ def smoothing(work: Work, sigma: float) -> Smoothed:
         "prediction": torch.zeros(n, dtype=torch.int64),
         "radius": torch.zeros(n, dtype=torch.float64),
         "samples": torch.zeros(n, dtype=torch.int64),
+        "frequency": torch.zeros(n, dtype=torch.float64),
     }
 
     def fill(columns: dict[str, Tensor], progress: Progress) -> None:
@@ -44,4 +45,5 @@ def smoothing(work: Work, sigma: float) -> Smoothed:
 
     found = work.per_image(stage, f"smoothing {sigma:g}", blank, fill)
     columns: dict[str, Any] = {**found.values, "seconds": found.seconds}
+    columns["seen"] = Seen(columns.pop("frequency"))
     return Smoothed(sigma, options.alpha, options.samples, options.certified_radii, **columns)

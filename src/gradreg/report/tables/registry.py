@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gradreg.evaluation.shares import top_k
 from gradreg.report.comparison import Comparison
-from gradreg.report.tables import calibrated, confirmation, contrast, cost, findings, paired, paper, quoted
+from gradreg.report.tables import calibrated, confirmation, contrast, cost, findings, paired, paper, quoted, smoothing
 from gradreg.report.tables.layout import Table
 
 _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
@@ -14,6 +14,7 @@ _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
     paper.table_3,
     paper.table_4,
     paper.table_5,
+    smoothing.class_frequencies,
     findings.robust_error,
     confirmation.confirmation,
     paired.paired,
