@@ -226,7 +226,7 @@ def test_bad_questions_are_one_sentence(plane: Plane, image: Tensor, inspection:
         ({"attacks": ["polish"]}, "attacks must be among .* for l2; got polish"),
         ({"attacks": []}, "attacks must be among .* for l2; got none"),
         ({"classes": ["up"]}, "Expected 2 class names, one per logit; got 1"),
-        ({"y": 2}, "classes 0 to 1"),
+        ({"y": 2}, "y must hold labels from 0 to 1, .*; got 2 to 2"),
         ({"x": image[None]}, "x must be one image"),
         ({"x": image + 1}, "outside the box"),
         ({"threat": "l3"}, "threat must be one of .*; got 'l3'"),
