@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.calling.answers import Model, Output, answer, check_logits, required
+from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_alone
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_integer, check_numbers
@@ -115,7 +116,8 @@ class Classifier(nn.Module):
             leaf = x.detach().requires_grad_()
             losses = loss(self(leaf, images), y)
             total = losses.sum()
-            gradient = torch.autograd.grad(total, leaf, allow_unused=True)[0] if total.requires_grad else None
+            with differentiating():
+                gradient = torch.autograd.grad(total, leaf, allow_unused=True)[0] if total.requires_grad else None
         if self._queries is not None:
             _add(self._queries.backwards, images, len(x))
         return losses.detach(), required(gradient)

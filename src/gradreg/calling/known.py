@@ -23,6 +23,8 @@ class Known:
         """The places that a pass changes."""
         self.draws: bool | None = None
         """Whether it draws from NumPy's or Python's global stream."""
+        self.recomputes: bool | None = None
+        """Whether a backward calls its modules again, as activation checkpointing does."""
         self._steps = 0
         self._smallest: dict[object, float] = {}
 
@@ -34,7 +36,7 @@ class Known:
         """
         self._steps += 1
         if self._steps + 1 in _AGAIN:
-            self.moving = self.draws = None  # the next step finds out again what moves
+            self.moving = self.draws = self.recomputes = None  # the next step finds out again
         resolves = kind not in self._smallest or (h is not None and h < self._smallest[kind] / 2)
         return resolves or self._steps in _AGAIN, resolves
 

@@ -53,6 +53,11 @@ class State:
         moving = set(self._places)
         self._quiet = [place for place in buffers if place not in moving]
 
+    @property
+    def moves(self) -> bool:
+        """Whether a pass changes anything, or may, as far as is known."""
+        return bool(self._known.moving if self._known.moving is not None else self._places)
+
     def now(self, device: torch.device) -> Moment:
         """This moment."""
         values = tuple(_copies([self._at(place) for place in self._places]))

@@ -13,14 +13,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gradreg.calling.answers import required
-from gradreg.penalty.passes import Pass, as_recorded
+from gradreg.calling.state import Moment
+from gradreg.penalty.passes import Calls, Pass, as_recorded
 
 
 class Terms:
     """The gradient of Σ c·ℓ: what is known of it, and the losses through which `backward` will find the rest."""
 
-    def __init__(self, *, wanted: bool) -> None:
-        self.wanted = wanted
+    def __init__(self, calls: Calls, begun: Moment, *, wanted: bool) -> None:
+        self.wanted, self._calls, self._begun = wanted, calls, begun
         self._known: dict[Tensor, Tensor] = {}
         self._open: list[tuple[Tensor, Tensor]] = []
         self._start = _moment()
@@ -29,7 +30,7 @@ class Terms:
         """Differentiate losses now, once and for all, to all leaves but one."""
         weights, older = _walk(losses, self._start, but)
         if self.wanted and weights:
-            with _unheard(weights), as_recorded(losses):
+            with self._calls.backward(self._begun), _unheard(weights), as_recorded(losses):
                 gradients = torch.autograd.grad(
                     losses, weights, _each(coefficients, losses), retain_graph=older, allow_unused=True
                 )
@@ -41,7 +42,7 @@ class Terms:
         nothing = isinstance(coefficient, float) and coefficient == 0
         if nothing or not self.wanted or not weights:
             return part.input_gradient(differentiable=False, retain=older)
-        with _unheard([part.x, *weights]), as_recorded(part.losses):
+        with self._calls.backward(self._begun), _unheard([part.x, *weights]), as_recorded(part.losses):
             gradient, *gradients = torch.autograd.grad(
                 part.losses.sum(), [part.x, *weights], retain_graph=older, allow_unused=True
             )
@@ -54,7 +55,14 @@ class Terms:
             self._open.append((losses, _each(coefficients, losses)))
 
     def loss(self, value: Tensor) -> Tensor:
-        """`value`, with the gradient of the terms."""
+        """`value`, with the gradient of the terms.
+
+        Of a model that computes parts again in a backward nothing is left open: later it would find another state.
+        """
+        if self._calls.known.recomputes:
+            for losses, coefficients in self._open:
+                self.settle(losses, coefficients)
+            self._open.clear()
         pairs = [*self._open, *self._known.items()]
         found: Tensor = _Prescribed.apply(value, *(of for of, _ in pairs), *(gradient for _, gradient in pairs))  # type: ignore[no-untyped-call]
         return found

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.answers import Output
+from gradreg.calling.state import Moment
 from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, checked, per_image
@@ -115,9 +116,10 @@ def regularized_loss(
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         calls = Calls(model, criterion, bn, autocast, output)
-        terms = Terms(wanted=wants_graph) if graphs == 1 and method == "fd" else None
+        begun = calls.state.now(x.device)
+        terms = Terms(calls, begun, wanted=wants_graph) if graphs == 1 and method == "fd" else None
         with same_device(model, x, y):
-            clean = _clean_pass(calls, calls.images(x), y, fraction if strength else 0.0, step, terms)
+            clean = _clean_pass(calls, begun, calls.images(x), y, fraction if strength else 0.0, step, terms)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
         penalty, loss = clean.loss.new_zeros(()), clean.loss
         if clean.part is not None:
@@ -158,32 +160,36 @@ class _Clean:
     index: Tensor | EllipsisType = ...
 
 
-def _clean_pass(calls: Calls, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None) -> _Clean:
+def _clean_pass(
+    calls: Calls, begun: Moment, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None
+) -> _Clean:
     """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
     size = len(x)
     count = min(size, max(1, round(fraction * size))) if fraction else 0
     if count == 0:
         losses, logits = calls.evaluate(x, y)
+        if terms and terms.wanted and calls.may_differ_later:
+            terms.settle(losses, 1 / size)
+            return _Clean(terms.loss(losses.detach().mean()), logits, None)
         return _Clean(losses.mean(), logits, None)
     if count == size:
-        part = calls.record(x, y)
+        part = calls.record(x, y, begun)
         return _Clean(part.losses.mean(), part.logits, part, 1 / size)
 
     shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0))
     shuffled = shuffled.to(x.device, non_blocking=True)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
-        begun = calls.state.now(x.device)
         losses, logits = calls.evaluate(x, y)
         if terms:
             terms.settle(losses, 1 / size)
         # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
         with begun.replayed():
-            part = calls.record(x[index], y[index])
+            part = calls.record(x[index], y[index], begun)
         return _Clean(losses.mean(), logits, part, 0.0, index)
-    part = calls.record(x[index], y[index])
+    part = calls.record(x[index], y[index], begun)
     # What a pass moves is moved once, by the part.
-    with calls.state.replaced(part.begun):
+    with calls.state.replaced(begun):
         losses, logits = calls.evaluate(x[rest], y[rest])
     if terms:
         terms.leave(losses, 1 / size)
@@ -209,12 +215,13 @@ class _Difference:
 
     def with_two_graphs(self) -> tuple[Tensor, Tensor]:
         """The slope with the graphs of both its losses."""
-        gradient, losses = self.part.input_gradient_and_losses(self.calls)
+        gradient, losses = self.part.input_gradient_and_losses()
         if losses is not self.part.losses:
             raise ModelError(
                 "graphs=2 needs the graph after one backward, and this compiled model frees it: use graphs=1, or set "
                 "torch._functorch.config.donated_buffer = False before the model is compiled."
             )
+        self.calls.check_graphs_can_be_kept()
         move = self._move(gradient)
         ahead = self._at(move)
         behind = losses if self.order == 1 else self._at(-move)
@@ -232,7 +239,7 @@ class _Difference:
         if self.order == 2 or uniform:
             gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
         else:
-            gradient, losses = part.input_gradient_and_losses(self.calls)
+            gradient, losses = part.input_gradient_and_losses()
         if squared:
             rise = rise * self._norm(gradient)
         if self.order == 1 and not uniform:

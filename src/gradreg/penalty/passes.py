@@ -18,8 +18,9 @@ from gradreg.calling.answers import Output, answer, check_logits, required
 from gradreg.calling.arithmetic import full_precision
 from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
+from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, ModelError
 from gradreg.losses import cross_entropy
 from gradreg.precision import at_least_single
 
@@ -42,12 +43,13 @@ class Pass:
     losses: Tensor
     logits: Tensor
     begun: Moment
+    calls: "Calls"
 
     def input_gradient(self, *, differentiable: bool, retain: bool = True) -> Tensor:
         """∇ℓ(x) of each image's own loss, of the sum and not the mean: no 1/m. Weights get no gradient."""
         total = self.losses.sum()
         gradient = None
-        with as_recorded(total):
+        with self.calls.backward(self.begun), as_recorded(total):
             if differentiable and total.requires_grad:
                 (gradient,) = torch.autograd.grad(total, self.x, create_graph=True, allow_unused=True)
             elif total.requires_grad:
@@ -56,7 +58,7 @@ class Pass:
                 gradient, self.x.grad = self.x.grad, None
         return required(gradient)
 
-    def input_gradient_and_losses(self, calls: "Calls") -> tuple[Tensor, Tensor]:
+    def input_gradient_and_losses(self) -> tuple[Tensor, Tensor]:
         """∇ℓ(x), and the losses with a graph for the weights' gradients.
 
         A compiled model whose first backward kept no graph gives its memory away ever after ("donated buffers") and
@@ -67,7 +69,7 @@ class Pass:
         except RuntimeError as error:
             if "donated buffer" not in str(error):
                 raise
-        return self.input_gradient(differentiable=False, retain=False), calls.repeat(self, self.x.detach())
+        return self.input_gradient(differentiable=False, retain=False), self.calls.repeat(self, self.x.detach())
 
 
 def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
@@ -109,11 +111,7 @@ class Calls:
 
     def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
-        with ExitStack() as switched:
-            if self.frozen:
-                switched.enter_context(_eval_mode(self.batch_norms))
-            if self.autocast == "off":
-                switched.enter_context(full_precision(x.device.type, compiled=self.compiled))
+        with self._conditions(x.device.type):
             logits = answer(self.model, x, self.output)
             if _needs_classes(self.criterion):
                 check_logits(logits, len(x))
@@ -125,12 +123,47 @@ class Calls:
             )
         return losses, logits
 
-    def record(self, x: Tensor, y: Tensor) -> Pass:
-        """Evaluate with a graph back to the input, so that it can be repeated."""
+    def record(self, x: Tensor, y: Tensor, begun: Moment | None = None) -> Pass:
+        """Evaluate with a graph back to the input, so that it can be repeated as from `begun` (default: now)."""
         x = x.detach().requires_grad_()
-        begun = self.state.now(x.device)
+        begun = begun or self.state.now(x.device)
         losses, logits = self.evaluate(x, y)
-        return Pass(x, y, losses, logits, begun)
+        return Pass(x, y, losses, logits, begun, self)
+
+    @contextmanager
+    def backward(self, begun: Moment) -> Iterator[None]:
+        """Differentiate passes that began at that moment; parts that are computed again find what they found then."""
+        with differentiating():
+            if self.known.recomputes is False:
+                yield
+                return
+            with watching(self.known), self.state.replaced(begun), self._conditions(begun.random.device.type):
+                yield
+
+    @property
+    def may_differ_later(self) -> bool:
+        """Whether parts that are computed again after the call would find other modes than in it.
+
+        It does not ask whether there are such parts: a resumed run, which does not know yet, must do the same.
+        """
+        return self.frozen and bool(self.batch_norms)
+
+    def check_graphs_can_be_kept(self) -> None:
+        """Refuse to leave graphs for later whose parts are computed again in other modes, or move state once more."""
+        if self.known.recomputes and (self.may_differ_later or self.state.moves):
+            raise ModelError(
+                "graphs=2 leaves activation checkpointing to loss.backward(), where this model's state or batch "
+                "normalisation would not be what it was: use graphs=1."
+            )
+
+    @contextmanager
+    def _conditions(self, device_type: str) -> Iterator[None]:
+        with ExitStack() as switched:
+            if self.frozen:
+                switched.enter_context(_eval_mode(self.batch_norms))
+            if self.autocast == "off":
+                switched.enter_context(full_precision(device_type, compiled=self.compiled))
+            yield
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
         """The losses with the images replaced by `x`: same labels, dropout masks and state, and nothing moves."""
