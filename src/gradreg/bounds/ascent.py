@@ -63,16 +63,16 @@ class Surroundings:
         ahead, gradient = self.classifier.loss_and_gradient(self.x + v, self.y, self.loss)
         return self._less_first_order(ahead, v), gradient
 
-    def error_and_climb(self, v: Tensor, climbed: Criterion) -> tuple[Tensor, Tensor]:
-        """The error, and the gradient of another loss at x + v, by the same forward."""
+    def error_and_climb(self, v: Tensor, climbed: Criterion) -> tuple[Tensor, Tensor, Tensor]:
+        """The error, and another loss with its gradient at x + v, by the same forward."""
         seen: list[Tensor] = []
 
         def both(logits: Tensor, y: Tensor) -> Tensor:
             seen.append(self.loss(logits, y).detach())
             return climbed(logits, y)
 
-        _, gradient = self.classifier.loss_and_gradient(self.x + v, self.y, both)
-        return self._less_first_order(seen[0], v), gradient
+        height, gradient = self.classifier.loss_and_gradient(self.x + v, self.y, both)
+        return self._less_first_order(seen[0], v), height, gradient
 
     def _less_first_order(self, ahead: Tensor, v: Tensor) -> Tensor:
         return ahead - self.value - (v * self.gradient).flatten(1).sum(1)

@@ -91,10 +91,10 @@ class _Trail:
         self.steepest = self.steepest.maximum(self.around.threat.dual_norm(gradient).double())
         return gradient - self.around.gradient
 
-    def lead(self, v: Tensor, rival: "_Rival") -> tuple[Tensor, Tensor]:
-        """Pass x + v; the rise of the loss and the gradient of the rival's lead there."""
-        error, gradient = self.around.error_and_climb(v, rival)
-        return self._pass(v, error), gradient
+    def lead(self, v: Tensor, rival: "_Rival") -> tuple[Tensor, Tensor, Tensor]:
+        """Pass x + v; the rise of the loss, and the rival's lead with its gradient there."""
+        error, height, gradient = self.around.error_and_climb(v, rival)
+        return self._pass(v, error), height.double(), gradient
 
     def _pass(self, v: Tensor, error: Tensor) -> Tensor:
         around = self.around
@@ -174,43 +174,47 @@ def _cross(trail: _Trail, end: float, topk: int, effort: Effort) -> None:
         return
     around, threat, gap = trail.around, trail.around.threat, trail.gap
     last = torch.full_like(gap, end)
-    for rival, gradient, far in _nearest_rivals(around, topk, effort.rivals):
+    for rival, gradient, behind, far in _nearest_rivals(around, topk, effort.rivals):
         radius = (far * (1 + _NEARER)).where(far > 0, end).minimum(trail.crossing).minimum(last)
         v = around.fill(_scaled(threat.ascent(gradient), radius, threat.norm), radius)
         for step in range(effort.steps):
-            rise, gradient = trail.lead(v, rival)
+            rise, height, gradient = trail.lead(v, rival)
             remaining = 1 - step / effort.steps
             norm = threat.norm(v).double()
-            # If the loss rose in proportion to the distance, it would reach ℓ₀ here.
-            farther = ((1 + _BEYOND) * norm * gap / rise).where(rise > gap / _FARTHER, _FARTHER * norm)
+            # How much of the way is done: by the loss, or by the logits, which do not saturate as probabilities do.
+            done = (rise / gap).maximum(1 + height / behind)
+            # If it went on in proportion to the distance, the loss would reach ℓ₀ here.
+            farther = ((1 + _BEYOND) * norm / done).where(done > 1 / _FARTHER, _FARTHER * norm)
             # Far beyond ℓ₀, go half of the way to there at once.
-            nearer = norm * (1 - (0.5 - 0.5 * gap / rise).clamp(min=_NEARER * remaining))
-            radius = torch.where(rise >= gap, nearer, farther)
+            nearer = norm * (1 - (0.5 - 0.5 / done).clamp(min=_NEARER * remaining))
+            radius = torch.where(rise >= gap, nearer, farther.maximum((1 + _BEYOND) * norm))
             radius = radius.minimum(_WITHIN * trail.crossing).minimum(last)
             move = threat.climb(gradient) * per_image(radius * remaining, v).to(v.dtype)
             v = around.fill(_scaled(v, radius, threat.norm) + move, radius)
 
 
-def _nearest_rivals(around: Surroundings, topk: int, rivals: int) -> list[tuple[_Rival, Tensor, Tensor]]:
-    """Rival classes by the distance of their linearised boundaries, with the lead's gradient and that distance."""
+def _nearest_rivals(around: Surroundings, topk: int, rivals: int) -> list[tuple[_Rival, Tensor, Tensor, Tensor]]:
+    """Rival classes by the distance of their linearised boundaries: with the lead's gradient, how far it is behind on
+    logits, and that distance.
+    """
     threat, y = around.threat, around.y
     with torch.no_grad():
         logits = around.classifier(around.x)
     others = logits.scatter(1, y[:, None], -torch.inf)
     ranked = others.topk(min(topk - 1 + rivals + _SPARE, others.shape[1] - 1)).indices
     leaders, followers = ranked[:, : topk - 1], ranked[:, topk - 1 :]
-    gradients, distances, chosen = [], [], []
+    found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     for follower in followers.T:
         rival = _Rival(torch.cat([leaders, follower[:, None]], 1))
-        _, gradient = around.error_and_climb(torch.zeros_like(around.x), rival)
-        behind = -rival(logits, y).double().clamp(max=0)
-        gradients.append(gradient)
-        chosen.append(rival.classes)
-        distances.append((behind / threat.dual_norm(gradient).double()).nan_to_num(torch.inf, torch.inf))
-    nearest = torch.stack(distances, 1).sort(dim=1, stable=True)
+        _, height, gradient = around.error_and_climb(torch.zeros_like(around.x), rival)
+        behind = -height.double().clamp(max=0)
+        far = (behind / threat.dual_norm(gradient).double()).nan_to_num(torch.inf, torch.inf)
+        found.append((rival.classes, gradient, behind, far))
+    classes, gradients, gaps, distances = (torch.stack(column, 1) for column in zip(*found, strict=True))
+    nearest = distances.sort(dim=1, stable=True)
     rows = torch.arange(len(y), device=y.device)
     return [
-        (_Rival(torch.stack(chosen, 1)[rows, place]), torch.stack(gradients, 1)[rows, place], distance)
+        (_Rival(classes[rows, place]), gradients[rows, place], gaps[rows, place], distance)
         for distance, place in zip(nearest.values.T[:rivals], nearest.indices.T[:rivals], strict=True)
     ]
 
