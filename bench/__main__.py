@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|limits|attacks|diagnosis|claims`: measurements of gradreg itself.
+"""`python -m bench training|certify|calibration|limits|attacks|diagnosis|claims`: measurements of gradreg itself.
 
 What a measurement does is imported when it runs.
 """
@@ -10,12 +10,21 @@ from typing import Annotated
 import tyro
 from tyro.conf import subcommand
 
-from bench.options import AttackOptions, CertifyOptions, ClaimOptions, DiagnosisOptions, LimitOptions, TrainingOptions
+from bench.options import (
+    AttackOptions,
+    CalibrationOptions,
+    CertifyOptions,
+    ClaimOptions,
+    DiagnosisOptions,
+    LimitOptions,
+    TrainingOptions,
+)
 from gradreg.errors import GradregError
 
 Options = (
     Annotated[TrainingOptions, subcommand("training")]
     | Annotated[CertifyOptions, subcommand("certify")]
+    | Annotated[CalibrationOptions, subcommand("calibration")]
     | Annotated[LimitOptions, subcommand("limits")]
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
@@ -25,6 +34,7 @@ Options = (
 _MODULES = {
     TrainingOptions: "bench.training",
     CertifyOptions: "bench.certify_command",
+    CalibrationOptions: "bench.calibration",
     LimitOptions: "bench.limits",
     AttackOptions: "bench.attacks_command",
     DiagnosisOptions: "bench.diagnosis",

@@ -217,6 +217,32 @@ class ClaimOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationOptions:
+    """What local and calibrated bounds say on the trained CIFAR-10 networks, and on shifted images (ten minutes)."""
+
+    images: int = 400
+    """Random test images to bound, attack and split."""
+    shifted: int = 150
+    """Other test images, as they are and shifted, and training images."""
+    splits: int = 1000
+    """Random halves of the images, one of which calibrates the other."""
+    alpha: Between0And1 = 0.05
+    seed: int = 0
+    data_dir: Path | None = None
+    """Folder of the data sets; default: $GRADREG_DATA, or the user's cache folder."""
+    json: Path | None = None
+    """A file to write all figures to."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _at_least_one(self, "images", "shifted", "splits")
+
+    def facts(self) -> dict[str, Any]:
+        """All that figures depend on."""
+        return {name: value for name, value in asdict(self).items() if name not in _PLACES}
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitOptions:
     """How much larger certified radii are by the randomised limit than by Clopper & Pearson's (a few seconds)."""
 
