@@ -65,13 +65,9 @@ def same_runs(**changes: Any) -> None:
     assert_same(kept(there), kept(here))
 
 
-@pytest.mark.parametrize("name", OBJECTIVE)
+@pytest.mark.parametrize("name", OBJECTIVES)
 def test_an_epoch_of_each_objective_is_the_host_s(name: str) -> None:
-    same_runs(objective={"name": name, **OBJECTIVE[name]})
-
-
-def test_every_objective_is_tried() -> None:
-    assert OBJECTIVE.keys() == OBJECTIVES.keys()
+    same_runs(objective={"name": name, **OBJECTIVE.get(name, {})})
 
 
 @pytest.mark.parametrize(

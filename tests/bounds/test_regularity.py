@@ -74,7 +74,7 @@ def test_ascent_finds_more_than_random_directions_and_holds_where_they_fail(
     threat: str, relu_net: nn.Module, images: Tensor
 ) -> None:
     labels = relu_net(images).argmax(1)
-    reach = {"l2": 0.3, "linf": 0.05, "l1": 1.0}[threat]
+    reach = {"l2": 0.3, "linf": 0.05, "l1": 1.0}.get(threat, 0.15 * (THREATS[threat].reach or 2.0))
     eps = torch.linspace(0, reach, 9)[1:].tolist()
     data = images, labels
     paper = estimate_regularity(relu_net, data, THREATS[threat], method="paper", eps=eps, block_size=3, fit="lmoments")
@@ -109,7 +109,7 @@ class TwoWays(nn.Module):
         return torch.stack([torch.zeros_like(a[:, 0]), 0.5 * (a[:, 0] - 0.5) - 1, 9 * (a[:, 1] - 0.5) - 3], 1)
 
 
-@pytest.mark.parametrize("threat", list(THREATS))
+@pytest.mark.parametrize("threat", ["linf", "l2", "l1"])
 def test_the_nearest_class_is_found_though_the_gradient_points_to_another(threat: str) -> None:
     """The margin is 1 to one class and 3 to the other, which a pixel raised by 1/3 reaches; the other is out of reach.
 

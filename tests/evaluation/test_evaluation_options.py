@@ -41,7 +41,7 @@ def test_texts_and_values_mean_the_same() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"threat": "l3"}, r"threat must be one or more of linf, l2, l1, each once; got \['l3'\]"),
+        ({"threat": "l3"}, r"threat must be one or more of linf, l2, l1.*, each once; got \['l3'\]"),
         ({"attacks": "fgsm,pgd"}, "attacks must be a suite .* or a list of attacks .* got 'fgsm,pgd'"),
         ({"smoothing": "a,b"}, "smoothing must be comma-separated numbers such as 0.25,0.5; got 'a,b'"),
         ({"smoothing": [None]}, "smoothing must be a number; got None"),

@@ -14,9 +14,11 @@ from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.losses import margin, misclassified
-from gradreg.norms import THREATS, Threat, ThreatName, per_image
+from gradreg.norms import Threat, ThreatName, per_image
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
+
+_NORMS = ("linf", "l2", "l1")
 
 
 def autoattack(
@@ -40,8 +42,8 @@ def autoattack(
     check_choice("version", version, ("standard", "plus"))
     norm, classifier, x = named_threat(threat), Classifier.of(model), check_batch(x)
     y = check_labels(y, len(x))
-    if norm.name not in THREATS:
-        raise ConfigError(f"AutoAttack is for {', '.join(THREATS)}; got {norm.name}. Use attack().")
+    if norm.name not in _NORMS:
+        raise ConfigError(f"AutoAttack is for {', '.join(_NORMS)}; got {norm.name}. Use attack().")
     try:
         package = import_module("pyautoattack")
     except ImportError as error:
