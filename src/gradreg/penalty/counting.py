@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gradreg.checks.scalars import check_integer
 from gradreg.errors import ConfigError, did_you_mean
+from gradreg.norms import Threat
 from gradreg.penalty.loss import RegularizedLoss, regularized_loss
 from gradreg.penalty.passes import Model
 
@@ -39,6 +40,8 @@ class GradientPenalty:
         toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
         if isinstance(h, Tensor) and h.ndim:
             toy["h"] = h[:1].expand(2)
+        if isinstance(options.get("threat"), Threat):
+            toy["threat"] = "l2"  # a norm with parameters fits the images that it was made for
         regularized_loss(nn.Identity(), torch.rand(2, 2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, advance: bool = True) -> RegularizedLoss:
