@@ -1,6 +1,5 @@
 """What `python -m bench attacks --json FILE` found, as tables for a page of prose."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
 from gradreg.norms import THREATS
+from gradreg.reading import read_json
 from gradreg.report.tables.cells import number, word
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 
@@ -19,9 +19,9 @@ _MET = {True: "met", False: "missed", None: "not measured"}
 def read(path: Path) -> Found:
     """The file, if it is one of that command."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = read_json(path)
         return {key: found[key] for key in ("options", "machine", "peers", "rows", "radius_rows", "equal", "targets")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (DataError, KeyError) as error:
         raise DataError(
             f"{path} must be a file that `python -m bench attacks --json` wrote; got {type(error).__name__}: {error}."
         ) from error

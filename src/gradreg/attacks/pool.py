@@ -1,8 +1,8 @@
 """The per-image minimum over attacks, runs, processes and files, and who found it."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,10 @@ from torch import Tensor
 from gradreg.attacks.result import AttackResult
 from gradreg.checks.scalars import check_integer
 from gradreg.checks.tensors import check_positions
+from gradreg.codec import join
+from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
 from gradreg.errors import ConfigError, DataError
+from gradreg.reading import one_sentence
 from gradreg.storage import read, write
 
 _KIND = "pool of attack results"
@@ -55,6 +58,7 @@ class Pool:
         if self._best is None:
             self._best = _nothing(len(self), result)
         best, here = self._best, result.to("cpu")
+        _check(here, torch.ones(len(here), dtype=torch.bool))
         if (best.threat, best.topk, best.quantize) != (here.threat, here.topk, here.quantize):
             raise ConfigError(
                 f"The pool holds {best.threat} distances for top-{best.topk} (quantize={best.quantize}) and the result "
@@ -97,21 +101,54 @@ class Pool:
     def load(cls, path: str | os.PathLike[str]) -> "Pool":
         """Read what `save` wrote."""
         tensors, facts = read(path, _KIND)
-        try:
-            return cls._restored(tensors, facts)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); delete it.") from error
+        with one_sentence(path, "delete it"):
+            return cls._restored(tensors, join(_Described, facts, {}))
 
     @classmethod
-    def _restored(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "Pool":
-        pool = cls(len(tensors["distance"]), facts["about"])
-        pool.examined = tensors.pop("examined")
-        winner = tuple(facts["winners"][code] for code in tensors.pop("winner").tolist())
-        eps = None if facts["eps"] is None else tuple(facts["eps"])
-        described = {name: facts[name] for name in ("threat", "topk", "quantize")}
-        fields: dict[str, Any] = {**described, **{name: tensors[name] for name in _TENSORS}}
-        pool._best = AttackResult(winner=winner, eps=eps, **fields)
+    def _restored(cls, tensors: dict[str, Tensor], described: "_Described") -> "Pool":
+        if set(tensors) != {*_TENSORS, "winner", "examined"}:
+            raise DataError(f"It must hold {', '.join(_TENSORS)}, winner and examined; got {', '.join(tensors)[:200]}.")
+        n, codes = tensors["distance"].numel(), tensors["winner"]
+        check_whole("winner", codes, n, 0, len(described.winners) - 1)
+        check_bools("examined", tensors["examined"], n)
+        fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+        fields |= {name: getattr(described, name) for name in ("threat", "topk", "eps", "quantize")}
+        result = AttackResult(winner=tuple(described.winners[code] for code in codes.tolist()), **fields)
+        _check(result, tensors["examined"])
+        if bool(result.distance[~tensors["examined"]].isfinite().any()):
+            raise DataError("It has distances of images that it says nobody attacked.")
+        pool = cls(n, dict(described.about))
+        pool.examined, pool._best = tensors["examined"], result
         return pool
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What a pool's file says about its tensors."""
+
+    winners: tuple[str, ...]
+    about: Mapping[str, str]
+    threat: str
+    topk: int
+    eps: tuple[float, ...] | None
+    quantize: int | None
+
+    def __post_init__(self) -> None:
+        check_number("topk", self.topk, 1)
+        check_number("quantize", 1 if self.quantize is None else self.quantize, 1, 16)
+        for eps in self.eps or ():
+            check_number("eps", eps, 0.0)
+
+
+def _check(result: AttackResult, examined: Tensor) -> None:
+    """Refuse a result that no attack can find: a pool takes the smallest distance, so −5 would win."""
+    n = len(result.winner)
+    check_floats("distance", result.distance, n, 0.0, infinite=True)
+    check_whole("forwards", result.forwards, n)
+    check_whole("backwards", result.backwards, n)
+    if result.adversarial.ndim < 2 or len(result.adversarial) != n:
+        raise DataError(f"adversarial must be {n} images; got shape {tuple(result.adversarial.shape)}.")
+    check_pixels("adversarial", result.adversarial[examined], int(examined.sum()))
 
 
 def pooled(results: Iterable[AttackResult]) -> AttackResult:

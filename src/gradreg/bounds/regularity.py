@@ -5,17 +5,20 @@ Both are suprema over all images and can only be estimated. `Regularity` holds t
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from torch import Tensor
 
 from gradreg.bounds.calibration import Calibration
 from gradreg.bounds.loss import Scores
-from gradreg.checks.scalars import check_number
+from gradreg.checks.scalars import check_number, shown
 from gradreg.codec import join
+from gradreg.columns import check_number as check_count
+from gradreg.columns import check_whole
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, Threat
+from gradreg.reading import one_sentence
 from gradreg.storage import read, write
 
 _Method = Literal["paper", "ascent", "local", "given"]
@@ -129,17 +132,42 @@ class Regularity:
     def load(cls, path: str | Path, threat: Threat | None = None) -> "Regularity":
         """Read what `save` wrote; a norm of your own is not in the file, so pass it as `threat`."""
         tensors, facts = read(path, "regularity")
-        keys = tensors.pop(_CALIBRATED_ON, None)
-        known = {each.name for each in fields(cls)} - {_UNSAVED}
-        found = {*facts, *tensors}
-        if not known - set(_SINCE) <= found <= known or not set(tensors) <= set(_TENSORS):
-            raise DataError(f"{path} is not a regularity of this version of gradreg.")
-        flags, calibration = facts.pop("flags"), facts.pop("calibration", None)
-        if calibration is not None:
-            calibration = join(Calibration, calibration, {} if keys is None else {"keys": keys})
-        name = facts["threat"]
+        with one_sentence(path, "delete it, or estimate it again"):
+            given = _fields(tensors, facts)
+        name = given["threat"]
         if name not in THREATS and (threat is None or threat.name != name):
-            given = "none" if threat is None else threat.name
-            raise ConfigError(f"{path} is about the norm {name}: pass it as threat=; got {given}.")
-        more: dict[str, Any] = {"geometry": None if name in THREATS else threat, "calibration": calibration}
-        return cls(**facts, **tensors, flags=tuple(flags), **more)  # type: ignore[arg-type]
+            passed = "none" if threat is None else threat.name
+            raise ConfigError(f"{path} is about the norm {shown(name)}: pass it as threat=; got {passed}.")
+        with one_sentence(path, "delete it, or estimate it again"):
+            found = cls(**given, geometry=None if name in THREATS else threat)
+            found._check_columns()
+        return found
+
+    def _check_columns(self) -> None:
+        """What `__post_init__` leaves out, since estimates cannot go wrong there and files can."""
+        for name in _TENSORS:
+            column = getattr(self, name)
+            if name != "keys" and not column.is_floating_point():
+                raise DataError(f"{name} must be floats; got {column.dtype}.")
+        check_whole("keys", self.keys, self.keys.numel(), -(2**63))
+        if not bool(self.eps.isfinite().all()):
+            raise DataError("The radii of ω must be finite.")
+        for name, low in (("topk", 1), ("block_size", 0), ("blocks", 0), ("seed", 0)):
+            check_count(name, getattr(self, name), low)
+        check_count("p", self.p, 0.0, 1.0)
+
+
+def _fields(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[str, Any]:
+    """The fields that a file holds, each of its type; those that files of before do not have may be missing."""
+    keys, calibration = tensors.pop(_CALIBRATED_ON, None), facts.pop("calibration", None)
+    known = {each.name for each in fields(Regularity)} - {_UNSAVED, "calibration"}
+    found = {*facts, *tensors}
+    if not known - set(_SINCE) <= found <= known or not set(tensors) <= set(_TENSORS) or facts.keys() & tensors.keys():
+        raise DataError("It is not a regularity of this version of gradreg.")
+    if (calibration is None) != (keys is None):
+        raise DataError("It must have a calibration and the images of it, or neither.")
+    hints = get_type_hints(Regularity)
+    given = {name: join(hints[name], value, {}, name) for name, value in facts.items()}
+    if calibration is not None:
+        given["calibration"] = join(Calibration, calibration, {"keys": keys}, "")
+    return {**given, **tensors}

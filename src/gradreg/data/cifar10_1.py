@@ -44,5 +44,5 @@ def _array(path: Path, shape: tuple[int, ...]) -> NDArray[np.integer]:
         if found != shape or by_columns or not np.issubdtype(dtype, np.integer):
             raise ValueError(f"it must hold whole numbers of shape {shape}")
         return np.frombuffer(data.read(), dtype).reshape(shape)
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # numpy parses the header as Python, which can go wrong in many ways
         raise damaged(path, error) from error

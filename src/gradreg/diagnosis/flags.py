@@ -3,12 +3,14 @@
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
 from gradreg.checks.scalars import shown
+from gradreg.codec import join
 from gradreg.diagnosis.registry import TESTS
 from gradreg.errors import DataError
+from gradreg.reading import json_table, one_sentence
 
 Severity = Literal["info", "warning", "error"]
 _Evidence = float | int | str
@@ -47,14 +49,9 @@ class Flag:
     @classmethod
     def from_json(cls, text: str) -> "Flag":
         """Read what `to_json` wrote."""
-        try:
-            facts = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(f"This is not a flag: it must be JSON; {error}.") from error
-        names = [field.name for field in fields(cls)]
-        if not isinstance(facts, dict) or set(facts) != set(names):
-            raise DataError(f"This is not a flag: expected a JSON object with {', '.join(names)}.")
-        return cls(**facts)
+        with one_sentence("This flag", "expected a line that to_json wrote"):
+            found: Flag = join(cls, json_table(text, "This flag"), {})
+        return found
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from gradreg.classifier import Classifier
+from gradreg.errors import DataError
 from gradreg.evaluation.inputs import Inputs
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.reporting import ConsoleReporter, Progress
@@ -51,6 +53,8 @@ class Work:
         that is finished already is the first process's contribution alone.
         """
         done: _Columns | None = self.ledger.load(stage, _Columns) if self.processes.first else None
+        if done is not None:
+            _check_columns(done, blank, self.ledger.folder, stage)
         finished, timer = self.agreed(done is not None), self.ledger.timer(stage)
         if not finished:
             with self.reporter.bar(title) as progress:
@@ -70,3 +74,12 @@ class Work:
         """Whether the first process found a stage finished; the others may see its files later than it does."""
         flag = torch.tensor(int(finished and self.processes.first), device=self.processes.device)
         return bool(self.processes.sum(flag))
+
+
+def _check_columns(found: _Columns, blank: dict[str, Tensor], folder: Path | None, stage: str) -> None:
+    """Refuse a kept stage of other columns than this evaluation has."""
+    described = [
+        {name: (column.shape, column.dtype) for name, column in each.items()} for each in (found.values, blank)
+    ]
+    if described[0] != described[1] or not 0 <= found.seconds < float("inf"):
+        raise DataError(f"The stage {stage} in {folder} is not of these images; delete it to compute it again.")

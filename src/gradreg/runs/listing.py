@@ -1,11 +1,12 @@
 """The shipped networks as a table of text."""
 
-import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gradreg.config import toml
 from gradreg.norms import THREATS
+from gradreg.reading import one_sentence, read_json, read_toml
 from gradreg.runs.networks import CONFIG, ENTRIES, folder, home, names
 
 _HEADINGS = ("name", "data", "network", "clean", "robust", "size")
@@ -22,14 +23,19 @@ def listing() -> str:
 
 def _row(name: str) -> tuple[str, ...]:
     place = folder(name)
-    config = toml.parse((place / CONFIG).read_text(encoding="utf-8"), str(place / CONFIG))
-    entries = json.loads((place / ENTRIES).read_text(encoding="utf-8"))
+    with one_sentence(place, "remove it, or ship it again"):
+        return _columns(name, place)
+
+
+def _columns(name: str, place: Path) -> tuple[str, ...]:
+    config, entries = toml.parse(read_toml(place / CONFIG), str(place / CONFIG)), read_json(place / ENTRIES)
     clean = next(iter(entries.values()))["clean_acc"]
     robust = ", ".join(
         f"{THREATS[threat].symbol} {entry['eps']}: {_robust(entry)}" for threat, entry in entries.items()
     )
     size = sum(path.stat().st_size for path in place.iterdir())
-    return name, config["data"], config["model"]["name"], f"{clean} %", robust, f"{size / 1e6:.1f} MB"
+    data, network = str(config["data"]), str(config["model"]["name"])
+    return name, data, network, f"{clean} %", robust, f"{size / 1e6:.1f} MB"
 
 
 def _robust(entry: Mapping[str, Any]) -> str:

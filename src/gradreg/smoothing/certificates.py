@@ -1,7 +1,7 @@
 """The certificates of a set of images."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +10,10 @@ from torch import Tensor
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_numbers, shown
+from gradreg.codec import join
+from gradreg.columns import check_floats, check_whole
 from gradreg.errors import ConfigError, DataError
+from gradreg.reading import one_sentence
 from gradreg.storage import read, write
 
 # The exact boundaries of ten million samples take minutes; the radius grows with the root of log n.
@@ -83,7 +86,27 @@ class Certificates:
     def load(cls, path: str | Path) -> "Certificates":
         """Read what `save` wrote."""
         tensors, facts = read(path, "certificates")
-        return cls(**tensors, settings=_settings_from(facts["settings"]), images=str(facts["images"]))
+        with one_sentence(path, "delete it"):
+            described: _Described = join(_Described, facts, {})
+            if set(tensors) != set(_TENSORS):
+                raise DataError(f"It must hold {', '.join(_TENSORS)}; got {', '.join(tensors)[:200]}.")
+            found = cls(**tensors, settings=described.settings, images=described.images)
+            found._check()
+        return found
+
+    def _check(self) -> None:
+        """Refuse certificates that no certification can give."""
+        n, settings = self.prediction.numel(), self.settings
+        check_whole("prediction", self.prediction, n, -1)
+        check_floats("radius", self.radius, n, 0.0)
+        check_whole("samples", self.samples, n, 0, settings.n + settings.n0)
+        check_whole("index", self.index, n)
+        if len(self.index.unique()) < n:
+            raise DataError("index must name each image once; got one twice.")
+        if bool((self.radius[self.prediction < 0] > 0).any()):
+            raise DataError("radius must be 0 where the classifier abstained.")
+        if settings.radii is not None and not {0.0, *settings.radii} >= set(self.radius.tolist()):
+            raise DataError(f"radius must be 0 or one of {list(settings.radii)[:8]}.")
 
 
 def merge(parts: Sequence[Certificates]) -> Certificates:
@@ -106,10 +129,9 @@ def merge(parts: Sequence[Certificates]) -> Certificates:
     return Certificates(**joined, settings=parts[0].settings, images=parts[0].images)
 
 
-def _settings_from(facts: object) -> Settings:
-    """Settings that were JSON."""
-    names = {each.name for each in fields(Settings)}
-    # Files of before do not say whether limits were randomised: they were not.
-    if not isinstance(facts, dict) or not names - {"randomized"} <= set(facts) <= names:
-        raise DataError("The file's settings are not those of a certification by this version of gradreg.")
-    return Settings(**facts)
+@dataclass(frozen=True)
+class _Described:
+    """What a file of certificates says about its tensors."""
+
+    settings: Settings
+    images: str

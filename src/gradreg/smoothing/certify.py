@@ -20,11 +20,14 @@ from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_integer, check_numbers
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError
+from gradreg.codec import join
+from gradreg.columns import check_whole
+from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same, lock
 from gradreg.penalty.passes import Model
 from gradreg.randomness import stream
+from gradreg.reading import one_sentence
 from gradreg.smoothing import rules
 from gradreg.smoothing.certificates import Certificates, Settings
 from gradreg.smoothing.sampling import Request, Sampler, Stage
@@ -118,7 +121,7 @@ def certify(
     }
     with nullcontext() if path is None else lock(path.parent, path.name):
         if path is not None and path.exists():
-            tally.resume(path, about)
+            tally.resume(path, about, rule.sizes, classes)
         saved = monotonic()
         try:
             for done, _ in enumerate(sampler.run(tally.first(rule), lambda stage: tally.decide(stage, rule)), 1):
@@ -228,12 +231,30 @@ class _Tally:
     def save(self, path: Path, about: Mapping[str, str]) -> None:
         write(path, _STATE, {name: torch.from_numpy(getattr(self, name)) for name in _COUNTS}, {"about": about})
 
-    def resume(self, path: Path, about: Mapping[str, str]) -> None:
+    def resume(self, path: Path, about: Mapping[str, str], sizes: tuple[int, ...], classes: int) -> None:
         tensors, facts = read(path, _STATE)
-        check_same(path, facts.get("about", {}), about)
+        with one_sentence(path, "delete it to start over"):
+            before = join(Mapping[str, str], facts.get("about"), {}, "about")
+        check_same(path, before, about)
+        with one_sentence(path, "delete it to start over"):
+            _check_counts(tensors, len(self.index), sizes, classes)
         for name in _COUNTS:
             setattr(self, name, tensors[name].numpy())
         self.done_before = int(np.count_nonzero(self.done))
+
+
+def _check_counts(tensors: Mapping[str, Tensor], n: int, sizes: tuple[int, ...], classes: int) -> None:
+    """Refuse counts that this certification cannot have come to."""
+    if set(tensors) != set(_COUNTS):
+        raise DataError(f"It must hold {', '.join(_COUNTS)}; got {', '.join(tensors)[:200]}.")
+    tops = {"guess": classes - 1, "stages": len(sizes), "hits": sizes[-1], "best": None, "done": 1}
+    for name in _COUNTS:
+        check_whole(name, tensors[name], n, -1 if name in ("guess", "best") else 0, tops[name])
+    drawn = torch.tensor((0, *sizes))[tensors["stages"]]
+    if bool((tensors["hits"] > drawn).any()):
+        raise DataError("hits must be at most the samples drawn.")
+    if bool(((tensors["done"] == 1) & ((tensors["stages"] == 0) | (tensors["guess"] < 0))).any()):
+        raise DataError("An image cannot be done before it was sampled.")
 
 
 def _check(classifier: Classifier, x: Tensor, labels: Tensor | None, topk: int, batch_size: int) -> int:

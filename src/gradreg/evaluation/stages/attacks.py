@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.suite import ATTACKS
+from gradreg.columns import check_whole
 from gradreg.evaluation.record import Attacked, Gallery
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
@@ -53,6 +54,7 @@ def attacks(work: Work, threat: ThreatName) -> Attacks:
             _enter(columns, work.rows, _attack(work, threat, stage, progress))
 
     found = work.per_image(stage, f"attacks {threat}", blank, fill)
+    check_whole("winner", found.values["winner"], n, 0, len(_WINNERS) - 1)
     winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
     attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
     return Attacks(attacked, found.values["adversarial"])

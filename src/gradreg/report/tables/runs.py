@@ -18,6 +18,9 @@ from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.tables.settings import UNKNOWN, Flat, changes_text, differences, flat
 from gradreg.runs.directory import CONFIG, RunDirectory
 
+# Columns of metrics.jsonl that every run has.
+_COMPARED = ("best", "clean", "held_out", "probed", "images_per_second")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -62,6 +65,11 @@ def read(folder: Path) -> Run:
     settings, epochs = run.config(), run.metrics()
     if not epochs:
         raise DataError(f"{folder} holds a run without a finished epoch (metrics.jsonl): nothing to compare.")
+    for row in epochs:
+        if missing := [name for name in _COMPARED if name not in row]:
+            raise DataError(
+                f"{folder} has no {missing[0]} of epoch {row['epoch']} in metrics.jsonl: nothing to compare."
+            )
     return Run(folder.resolve().name, flat(settings), tuple(epochs))
 
 

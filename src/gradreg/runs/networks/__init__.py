@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from gradreg.errors import ModelError, did_you_mean
+from gradreg.reading import read_text
 
 CONFIG, WEIGHTS, METRICS, CARD, ENTRIES = FILES = (
     "config.toml",
@@ -42,7 +43,7 @@ def folder(name: str) -> Path:
 
 def card(name: str) -> str:
     """The model card of a shipped network, as Markdown."""
-    return (folder(name) / CARD).read_text(encoding="utf-8")
+    return read_text(folder(name) / CARD)
 
 
 def resolve(source: str | os.PathLike[str]) -> Path:
