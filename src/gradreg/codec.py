@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
+from gradreg.checks.scalars import shown
 from gradreg.errors import DataError, did_you_mean
 
 Tensors = dict[str, Tensor]
@@ -95,7 +96,7 @@ def _record(hint: Any, plain: Any, tensors: Mapping[str, Tensor], at: str) -> An
     known = {field.name: field for field in fields(hint) if field.init}
     for key in table:
         if key not in known or hints[key] is Tensor:
-            raise DataError(f"{_path(at, key)!r} is not expected here{did_you_mean(key, known)}.")
+            raise DataError(f"{shown(_path(at, key))} is not expected here{did_you_mean(key, known)}.")
     found = {}
     for name, field in known.items():
         if name in table or hints[name] is Tensor:
@@ -145,8 +146,7 @@ def _checked(value: Any, kind: Any, words: str, at: str) -> Any:
 
 
 def _unfit(at: str, words: str, value: Any) -> DataError:
-    shown = repr(value)
-    return DataError(f"{at or 'it'} must be {words}; got {shown if len(shown) <= 60 else shown[:57] + '…'}.")
+    return DataError(f"{at or 'it'} must be {words}; got {shown(value)}.")
 
 
 def _path(at: str, name: object) -> str:

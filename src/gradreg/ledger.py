@@ -66,7 +66,7 @@ class Ledger:
                 check_same(self.folder, begun["about"], self.about)
                 self.noted = {name: value for name, value in begun.items() if name != "about"}
             elif self.writes:
-                storage.write_json(head, {"about": dict(self.about), **self.noted})
+                storage.write_json(head, storage.sealed({"about": dict(self.about), **self.noted}))
             self._held = held.pop_all()
         return self
 
@@ -217,6 +217,6 @@ class _Seconds:
 def _read(path: Path) -> dict[str, Any]:
     """The head of a ledger, which must say what it is about."""
     with one_sentence(path, "delete the folder to start over"):
-        content = read_json(path)
+        content = storage.unsealed(read_json(path), path)
         join(Mapping[str, str], content.get("about"), {}, "about")
     return content

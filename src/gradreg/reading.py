@@ -19,6 +19,7 @@ from gradreg.errors import DataError, GradregError
 TEXT = 1 << 24
 """Bytes that a JSON file may have: as Python objects they can take 20 times as many."""
 _TOML = 1 << 18
+_PART = 1 << 20
 _DEPTH = 40
 # tomllib takes quadratic time for a key of many dots.
 _KEY = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
@@ -40,14 +41,18 @@ def check_regular(path: str | os.PathLike[str]) -> int:
 def read_bytes(path: str | os.PathLike[str], most: int = TEXT) -> bytes:
     """The content of a regular file of at most that many bytes."""
     size = check_regular(path)
+    if size > most:
+        raise DataError(f"{path} must have at most {most:,} bytes; got {size:,}.")
+    parts: list[bytes] = []
     try:
         with open(path, "rb") as file:
-            data = b"" if size > most else file.read(most + 1)
+            while part := file.read(_PART):  # asked for more than there is, Python would take the memory for it
+                parts.append(part)
+                if len(parts) * _PART > most + _PART:
+                    raise DataError(f"{path} must have at most {most:,} bytes; got more, since it grows.")
     except OSError as error:
         raise DataError(f"{path} cannot be read ({_words(error)}).") from error
-    if max(size, len(data)) > most:
-        raise DataError(f"{path} must have at most {most:,} bytes; got {max(size, len(data)):,}.")
-    return data
+    return b"".join(parts)
 
 
 def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:

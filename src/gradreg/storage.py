@@ -23,8 +23,9 @@ from gradreg.errors import DataError
 from gradreg.reading import check_regular, json_table
 
 Facts = Mapping[str, Any]
-CHANGED = "was changed or damaged since it was written (its checksum differs)"
+_CHANGED = "was changed or damaged since it was written (its checksum differs)"
 _CHECKSUM = "checksum"
+_OURS = {"kind", "facts", _CHECKSUM}
 _MOST_HEADER = 1 << 24
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
@@ -80,15 +81,16 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], di
     tensors, metadata = read_tensors(path, f"a {kind} file of gradreg")
     if metadata.get("kind") != kind:
         raise DataError(f"{path} holds no {kind}: it was written by something else, or for something else.")
-    if not {"kind", "facts"} <= metadata.keys() <= {"kind", "facts", _CHECKSUM}:
+    if metadata.keys() not in (_OURS, _OURS - {_CHECKSUM}):  # files of before there were checksums have none
         raise DataError(f"{path} is damaged: its header is not one of gradreg; delete it.")
-    if _CHECKSUM in metadata and metadata.pop(_CHECKSUM) != _digest(metadata, tensors):
-        raise DataError(f"{path} {CHANGED}: delete it.")
     return tensors, json_table(metadata["facts"], f"The header of {path}", nonfinite=True)
 
 
 def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of any safetensors file that this machine can hold, on the CPU."""
+    """The tensors and the metadata of any safetensors file that this machine can hold, on the CPU.
+
+    Of a file that gradreg wrote the checksum must be right, whoever reads it.
+    """
     size = check_regular(path)
     if size > _memory():
         raise DataError(f"{path} must fit into this machine's memory of {_memory():,} bytes; got {size:,} bytes.")
@@ -98,10 +100,27 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
         if size < 8 or header > min(size, _MOST_HEADER):
             raise DataError(f"its header of {header:,} bytes must be within the file and {_MOST_HEADER:,} bytes")
         with safe_open(path, "pt") as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
+            tensors, metadata = {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
     except Exception as error:  # the library raises its own, and torch's for what does not fit a tensor
         words = " ".join(str(error).split()).rstrip(".")
         raise DataError(f"{path} cannot be read as {what}: {words}.") from error
+    written = {name: words for name, words in metadata.items() if name != _CHECKSUM}
+    if metadata.keys() == _OURS and metadata[_CHECKSUM] != _digest(written, tensors):
+        raise DataError(f"{path} {_CHANGED}: restore it, or delete it.")
+    return tensors, metadata
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with its checksum."""
+    return {**content, _CHECKSUM: checksum(content)}
+
+
+def unsealed(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The object without its checksum, which must be right; one of before there were checksums has none."""
+    found = {name: value for name, value in content.items() if name != _CHECKSUM}
+    if _CHECKSUM in content and content[_CHECKSUM] != checksum(found):
+        raise DataError(f"{path} {_CHANGED}: restore it, or delete its {_CHECKSUM} to read it as it is.")
+    return found
 
 
 def checksum(content: Any) -> str:

@@ -67,6 +67,9 @@ def test_too_many_pixels_are_refused(tmp_path: Path) -> None:
     path = pixel_row(10_000, 9_000, tmp_path / "x.png")
     with pytest.raises(DataError, match=r"x\.png cannot be decoded .*(bomb|10000×9000 pixels)"):
         Decoder(32).view(str(path), 0)
+    path.write_bytes(pixel_row(1000, 9000, path).read_bytes()[:50])
+    with pytest.raises(DataError, match=r"1000×9000 pixels, and 1,548,576 is the limit for its size"):
+        Decoder(32).view(str(path), 0)
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])

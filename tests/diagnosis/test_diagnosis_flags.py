@@ -40,7 +40,7 @@ def test_numbers_that_json_lacks_become_words() -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"code": "randomised"}'])
 def test_what_is_no_flag_is_refused_in_a_sentence(text: str) -> None:
-    with pytest.raises(DataError, match="This flag .*expected a line that to_json wrote"):
+    with pytest.raises(DataError, match=r"This flag .*expected a line that to_json wrote"):
         Flag.from_json(text)
 
 

@@ -169,7 +169,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a digit changed": (
         change("evaluation.json", lambda text: text.replace('"parameters": 1234', '"parameters": 1235')),
-        "was changed or damaged since it was written .*: evaluate again, or delete its checksum",
+        "was changed or damaged since it was written .*: restore it, or delete its checksum",
     ),
     "a fact gone": (
         change("evaluation.json", lambda text: unsealed(text).replace('"seed"', '"sead"')),

@@ -155,6 +155,12 @@ class Regularity:
         for name, low in (("topk", 1), ("block_size", 0), ("blocks", 0), ("seed", 0)):
             check_count(name, getattr(self, name), low)
         check_count("p", self.p, 0.0, 1.0)
+        if self.calibration is not None:
+            for name in ("scale", "omega_scale", "lipschitz_scale"):
+                check_count(f"calibration.{name}", getattr(self.calibration, name), 0.0, infinite=True)
+            check_count("calibration.alpha", self.calibration.alpha, 0.0, 1.0)
+            check_count("calibration.unbroken", self.calibration.unbroken, 0, self.calibration.n)
+            check_whole("calibration.keys", self.calibration.keys, self.calibration.keys.numel(), -(2**63))
 
 
 def _fields(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[str, Any]:

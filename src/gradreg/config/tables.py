@@ -29,7 +29,7 @@ def build(cls: type[_T], table: Mapping[str, Any], where: str = "") -> _T:
             choice = (
                 f": choose one of {', '.join(known)}" if known else f": {where.removesuffix('.')} has no settings here"
             )
-            raise ConfigError(f"There is no setting {where + key!r}{did_you_mean(key, known, where) or choice}.")
+            raise ConfigError(f"There is no setting {shown(where + key)}{did_you_mean(key, known, where) or choice}.")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise ConfigError(f"The setting {where + name!r} is missing.")
@@ -60,10 +60,10 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
         return check_choice(where, value, parts)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"{where} must be a list; got {value!r}.")
+            raise ConfigError(f"{where} must be a list; got {shown(value)}.")
         kinds = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
         if len(kinds) != len(value):
-            raise ConfigError(f"{where} must be a list of {len(kinds)}; got {value!r}.")
+            raise ConfigError(f"{where} must be a list of {len(kinds)}; got {shown(value)}.")
         pairs = enumerate(zip(value, kinds, strict=True))
         return tuple(_convert(entry, kind, field, f"{where}[{i}]") for i, (entry, kind) in pairs)
     if is_dataclass(hint):
@@ -71,7 +71,7 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
     if hint in _SCALARS:
         return _scalar(value, hint, where)
     if origin is not None and issubclass(origin, Mapping) and not isinstance(value, Mapping):
-        raise ConfigError(f"{where} must be a table such as {{ name = … }}; got {value!r}.")
+        raise ConfigError(f"{where} must be a table such as {{ name = … }}; got {shown(value)}.")
     return value
 
 
@@ -79,7 +79,7 @@ def _table(value: Any, cls: type[_T], where: str) -> _T:
     if isinstance(value, cls):
         return value
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where} must be a table with {_names(cls)}; got {value!r}.")
+        raise ConfigError(f"{where} must be a table with {_names(cls)}; got {shown(value)}.")
     return build(cls, value, f"{where}.")
 
 
@@ -89,12 +89,12 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
     if not isinstance(value, Mapping):
         if callable(value) or type(value) in kinds.values():
             return value  # an object made in Python
-        raise ConfigError(f"{where} must be a table with a name, one of {', '.join(kinds)}; got {value!r}.")
+        raise ConfigError(f"{where} must be a table with a name, one of {', '.join(kinds)}; got {shown(value)}.")
     options = dict(value)
     name = options.pop("name", None)
     if not isinstance(name, str) or name not in kinds:
         hint = did_you_mean(name, kinds) if name else ""
-        raise ConfigError(f"{where}.name must be one of {', '.join(kinds)}; got {name!r}{hint}.")
+        raise ConfigError(f"{where}.name must be one of {', '.join(kinds)}; got {shown(name)}{hint}.")
     return build(kinds[name], options, f"{where}.")
 
 

@@ -27,6 +27,7 @@ _Box = tuple[float, float, float, float]
 # Whatever a file's name says. Of Pillow's others, some start another program (EPS) or are hardly ever used.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "PPM", "TIFF")
 _MOST_PIXELS = 89_478_485  # beyond it Pillow warns of a bomb
+_FEW_PIXELS, _PIXELS_PER_BYTE = 1 << 20, 10_000  # a blank page of bits has 8,000 in PNG
 _LONGEST = 8  # times the short side; beyond it, an image is cut before it is resized
 _GRID = 32  # the stride of ImageNet networks: other side lengths leave the last cell partly empty
 
@@ -42,11 +43,11 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Image]:
     """An image file, not decoded yet; whatever goes wrong until it is closed becomes a DataError that names it."""
     import PIL.Image
 
-    check_regular(path)
+    most = min(_MOST_PIXELS, _FEW_PIXELS + _PIXELS_PER_BYTE * check_regular(path))
     try:
         with PIL.Image.open(path, formats=_FORMATS) as image:
-            if image.width * image.height > _MOST_PIXELS:
-                raise ValueError(f"it has {image.width}×{image.height} pixels, more than {_MOST_PIXELS:,}")
+            if image.width * image.height > most:
+                raise ValueError(f"it has {image.width}×{image.height} pixels, and {most:,} is the limit for its size")
             yield image
     except DataError:
         raise

@@ -76,7 +76,8 @@ def _images(split: dict[str, Tensor], part: str) -> Images:
 def _read_cache(cache: Path) -> dict[str, Tensor] | None:
     try:
         split, _ = read_tensors(cache, "mnist5k")
-        return split if digest(split) == _SPLIT_SHA256 else None
+        named = {f"{part}.{column}" for part in ("train", "test") for column in ("pixels", "labels")}
+        return split if split.keys() == named and digest(split) == _SPLIT_SHA256 else None
     except (DataError, TypeError, RuntimeError):  # not there, damaged, or of numbers that numpy does not know
         return None
 

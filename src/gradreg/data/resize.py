@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
-from gradreg.checks.scalars import check_integer
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
 from gradreg.errors import DataError
@@ -176,7 +176,9 @@ def _prepare(copies: Copies) -> None:
         if note.is_file():
             before = read_json(note)
             if before != copies.settings:
-                raise DataError(f"{folder} holds copies made with {before}, not {copies.settings}: choose another.")
+                raise DataError(
+                    f"{folder} holds copies made with {shown(before)}, not {copies.settings}: choose another."
+                )
             _sweep(folder)
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DataError(f"{folder} is not empty and holds no copies made by gradreg: choose another destination.")

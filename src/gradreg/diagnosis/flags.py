@@ -38,7 +38,7 @@ class Flag:
 
     def __post_init__(self) -> None:
         if self.code not in TESTS:
-            raise DataError(f"There is no flag {self.code!r}; expected one of {', '.join(TESTS)}.")
+            raise DataError(f"There is no flag {shown(self.code)}; expected one of {', '.join(TESTS)}.")
         if self.severity not in get_args(Severity):
             raise DataError(f"severity must be one of {', '.join(get_args(Severity))}; got {self.severity!r}.")
 

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
-from gradreg.checks.scalars import check_path
+from gradreg.checks.scalars import check_path, shown
 from gradreg.codec import Tensors, join, split
 from gradreg.errors import DataError
 from gradreg.evaluation import table
@@ -31,7 +31,6 @@ FACTS, TABLE, GALLERY = "evaluation.json", "images.csv", "gallery.safetensors"
 STATE = ".state"
 
 _GALLERY_KIND = "gallery of an evaluation"
-_CHECKSUM = "checksum"
 _DERIVED = "summary"
 # A row has some 200 bytes for each threat.
 _MOST_TABLE = 1 << 28
@@ -68,7 +67,7 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
             storage.write(place / GALLERY, _GALLERY_KIND, pictures, {TABLE: checksum})
         else:
             (place / GALLERY).unlink(missing_ok=True)
-        storage.write_json(place / FACTS, {**content, _CHECKSUM: storage.checksum(content)})
+        storage.write_json(place / FACTS, storage.sealed(content))
     except OSError as error:
         raise DataError(f"The evaluation could not be written to {place} ({error}): choose another folder.") from error
 
@@ -102,18 +101,15 @@ def _facts(place: Path) -> dict[str, Any]:
         raise DataError(f"{place} holds no finished evaluation (there is no {FACTS}): `gradreg evaluate` makes one.")
     with one_sentence(path, f"it may be truncated: {_AGAIN}"):
         content = read_json(path)
-    if content.pop("format", None) != _FORMAT:
+    if content.get("format") != _FORMAT:
         raise DataError(f"{path} is not an evaluation: `gradreg evaluate` makes one.")
-    version = content.pop("version", None)
-    if version != _VERSION:
+    if content.get("version") != _VERSION:
         raise DataError(
-            f"{path} is an evaluation of version {version!r} and this gradreg reads version {_VERSION}: "
-            "read it with the gradreg that wrote it, or evaluate again."
+            f"{path} is an evaluation of version {shown(content.get('version'))} and this gradreg reads version "
+            f"{_VERSION}: read it with the gradreg that wrote it, or evaluate again."
         )
-    # Evaluations of before there were checksums have none.
-    written = content.pop(_CHECKSUM, None)
-    if written is not None and written != storage.checksum({"format": _FORMAT, "version": version, **content}):
-        raise DataError(f"{path} {storage.CHANGED}: evaluate again, or delete its {_CHECKSUM} to read it as it is.")
+    content = storage.unsealed(content, path)
+    del content["format"], content["version"]
     content.pop(_DERIVED, None)
     return content
 

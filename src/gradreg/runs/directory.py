@@ -11,6 +11,7 @@ rollback.safetensors     the checkpoint of the best epoch, if the recipe asks fo
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -84,7 +85,7 @@ class RunDirectory:
     def metrics(self) -> list[dict[str, Any]]:
         """One table per epoch; a last line cut short by a kill is skipped."""
         path = self.folder / _METRICS
-        return metrics.parse(read_text(path), path) if path.exists() else []
+        return metrics.parse(read_text(path), path) if os.path.lexists(path) else []
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
         """Append one epoch."""

@@ -16,13 +16,12 @@ def listing() -> str:
     """One line per network; robust accuracy is that under the attacks at the usual radii."""
     if not names():
         return f"There are no trained networks in {home()}: `gradreg ship` adds one from a run.\n"
-    rows = [_HEADINGS, *(_row(name) for name in names())]
+    rows = [_HEADINGS, *(_row(name, folder(name)) for name in names())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
 
 
-def _row(name: str) -> tuple[str, ...]:
-    place = folder(name)
+def _row(name: str, place: Path) -> tuple[str, ...]:
     with one_sentence(place, "remove it, or ship it again"):
         return _columns(name, place)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError, TrustError
 from gradreg.models.registry import LIBRARIES
 
@@ -34,8 +35,8 @@ def check_trusted(model: Mapping[str, Any], source: object, trust: Trust, settin
     if library not in LIBRARIES:
         if "model.name" not in typed and not any(_covers(package, library) for package in packages):
             raise TrustError(
-                f"{source} names code to import, {name!r}, which is run only if you trust it: pass --trust {library} "
-                f"(in Python trust={library!r}), or --trust (trust=True) for whatever it names."
+                f"{source} names code to import, {shown(name)}, which is run only if you trust it: pass --trust "
+                f"{library[:80]} (in Python trust={library[:80]!r}), or --trust (trust=True) for whatever it names."
             )
         return
     if library in packages:
@@ -46,7 +47,7 @@ def check_trusted(model: Mapping[str, Any], source: object, trust: Trust, settin
         refused.insert(0, "name")
     if refused:
         raise TrustError(
-            f"{source} may make {library} load something from elsewhere ({refused[0]} = {_shown(model[refused[0]])}), "
+            f"{source} may make {library} load something from elsewhere ({refused[0]} = {shown(model[refused[0]])}), "
             f"which is done only if you trust it: pass --trust {library} (in Python trust={library!r})."
         )
 
@@ -80,8 +81,3 @@ def _harmless(key: str, value: Any) -> bool:
     if isinstance(value, str):
         return key in _WORDS and _WORD.fullmatch(value) is not None
     return isinstance(value, int | float)
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else f"{shown[:57]}…"

@@ -88,6 +88,10 @@ class Trainer:
         """Restore the newest readable checkpoint; start over if the run was killed before its first one."""
         for error in self.run.generations.restore(self._restore):
             self.reporter.note(f"{error} The checkpoint before it is used.")
+        epochs = len(self.run.metrics())
+        if epochs > 1 and not self.run.generations.paths():
+            # The first epoch is recorded a moment before the first checkpoint is saved; later ones follow one.
+            raise RunError(f"{self.run.folder} has finished {epochs} epochs and has no checkpoint: start a new run.")
         self.processes.wait()
         if self.processes.first:
             storage.sweep(self.run.folder)
