@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from evaluation_toys import part, quick
 from fuzz_values import plain
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from evaluation_toys import part, quick
 from gradreg import Certificates, Flag, Pool, Regularity, attack, certify
 from gradreg.ledger import Ledger
 from gradreg.reading import read_text

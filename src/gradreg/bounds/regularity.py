@@ -174,6 +174,6 @@ def _fields(tensors: dict[str, Tensor], facts: dict[str, Any]) -> dict[str, Any]
         raise DataError("It must have a calibration and the images of it, or neither.")
     hints = get_type_hints(Regularity)
     given = {name: join(hints[name], value, {}, name) for name, value in facts.items()}
-    if calibration is not None:
+    if keys is not None:
         given["calibration"] = join(Calibration, calibration, {"keys": keys}, "")
     return {**given, **tensors}
