@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from evaluation_toys import CLASSES, exact_distance, exact_margin, linear, part, quick, toy
 from rich.console import Console
 from torch import Tensor
 from torch.testing import assert_close
 
 import gradreg.diagnosis
+from evaluation_toys import CLASSES, exact_distance, exact_margin, linear, part, quick, toy
 from gradreg.data import Images
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.evaluation import Evaluation, load

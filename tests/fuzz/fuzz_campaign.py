@@ -21,7 +21,7 @@ import signal
 import sys
 import warnings
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -221,5 +221,5 @@ def main() -> None:
         f"say; {len(found.failures)} failures {dict(found.kinds)}; slowest {found.slowest:.1f} s, {found.memory} MiB\n"
     )
     if given.json:
-        given.json.write_text(json.dumps(asdict(found), indent=1))
+        given.json.write_text(json.dumps(vars(found), indent=1))
     sys.exit(bool(found.failures))

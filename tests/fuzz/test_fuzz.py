@@ -92,7 +92,7 @@ def endless(folder: Path) -> int:
 
 def forge(folder: Path) -> None:
     try:
-        content = json.loads((folder / "n.json").read_text())
+        content = json.loads(read_text(folder / "n.json"))
         (folder / "n.json").write_text(json.dumps({**content, "checksum": content["n"]}))
     except Exception:
         return

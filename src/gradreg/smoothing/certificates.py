@@ -88,7 +88,7 @@ class Certificates:
         tensors, facts = read(path, "certificates")
         with one_sentence(path, "delete it"):
             described: _Described = join(_Described, facts, {})
-            if set(tensors) != set(_TENSORS):
+            if set(tensors) - {_FREQUENCY} != set(_TENSORS):  # files of before it was kept have no frequency
                 raise DataError(f"It must hold {', '.join(_TENSORS)}; got {', '.join(tensors)[:200]}.")
             found = cls(**tensors, settings=described.settings, images=described.images)
             found._check()
@@ -101,6 +101,7 @@ class Certificates:
         check_floats("radius", self.radius, n, 0.0)
         check_whole("samples", self.samples, n, 0, settings.n + settings.n0)
         check_whole("index", self.index, n)
+        check_floats("frequency", self.frequency, n if self.frequency.numel() else 0, 0.0, 1.0)
         if len(self.index.unique()) < n:
             raise DataError("index must name each image once; got one twice.")
         if bool((self.radius[self.prediction < 0] > 0).any()):
