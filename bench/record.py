@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from gradreg.storage import replacing
+from gradreg.writing import write_text
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Target:
 
 def write_json(path: Path, content: dict[str, object]) -> None:
     """To the side, then renamed; figures that are not finite become null, which JSON has no number for."""
-    with replacing(path) as aside:
-        aside.write_text(json.dumps(_finite(content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(_finite(content), indent=1, ensure_ascii=False) + "\n")
 
 
 def target_table(targets: list[Target]) -> Table:

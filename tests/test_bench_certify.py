@@ -24,7 +24,7 @@ from bench.digits import fresh_model
 from bench.options import CertifyOptions
 from gradreg.bounds import Regularity, bounds, estimate_regularity
 from gradreg.data import Images, load
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, StorageError
 from gradreg.ledger import Ledger
 from gradreg.runs.directory import RunDirectory
 
@@ -299,7 +299,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, small_command:
     (tmp_path / "thesis.txt").write_text("all of it")
     with pytest.raises(ConfigError, match=r"must be a new folder, .*; it holds thesis\.txt\.$"):
         certify_command.show(replace(small_command, work=tmp_path), Console(file=StringIO()))
-    with pytest.raises(ConfigError, match=r"thesis.txt cannot be written to .* choose another place"):
+    with pytest.raises(StorageError, match=r"thesis.txt could not be written .* choose another place"):
         certify_command.show(replace(small_command, work=tmp_path / "thesis.txt"), Console(file=StringIO()))
     assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
 

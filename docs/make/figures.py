@@ -12,7 +12,7 @@ from gradreg.report.charts.files import draw
 from gradreg.report.tables.runs import read
 from gradreg.report.writing import compare
 from gradreg.runs.directory import CONFIG
-from gradreg.storage import replacing
+from gradreg.writing import replacing
 
 
 def redraw(name: str, root: Path) -> bool:

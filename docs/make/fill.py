@@ -37,7 +37,7 @@ from gradreg.report.tables.registry import tables
 from gradreg.report.tables.runs import read, runs_table
 from gradreg.report.writing import compare
 from gradreg.runs.directory import CONFIG
-from gradreg.storage import replacing
+from gradreg.writing import write_text
 
 _BLOCK = re.compile(
     r"^(<!-- gradreg: (?!end)(.+?) from (.+?) -->\n).*?^(<!-- gradreg: end -->)", re.DOTALL | re.MULTILINE
@@ -50,8 +50,7 @@ def fill(page: Path) -> bool:
     old = _text(page)
     new = filled(old, _root(page))
     if new != old:
-        with replacing(page) as aside:
-            aside.write_text(new, "utf-8")
+        write_text(page, new)
     return new != old
 
 

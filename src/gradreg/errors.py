@@ -25,7 +25,11 @@ class PrecisionError(GradregError):
 
 
 class RunError(GradregError):
-    """A run directory that exists already, is missing, damaged or cannot be written to."""
+    """A run directory that exists already, is missing or damaged."""
+
+
+class StorageError(GradregError, OSError):
+    """A file that could not be written; what was there before is kept."""
 
 
 class TrustError(GradregError):

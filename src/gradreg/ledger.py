@@ -1,4 +1,4 @@
-"""Work that can be interrupted and continued: what it is about, its finished parts, and a lock against a second writer.
+"""Work that can be interrupted and continued: what it is about, its finished parts, and one writer at a time.
 
 A folder holds
 
@@ -11,23 +11,22 @@ Work that is kept in one file of its own, such as a pool of attack results, has 
 by `check_same`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
-
 from gradreg import storage
 from gradreg.codec import join, split
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, StorageError
+from gradreg.locks import lock
 from gradreg.reading import one_sentence, read_json
 
 _KIND = "part of a ledger"
-_HEAD, LOCK = "begun.json", ".lock"
+_HEAD = "begun.json"
 _DONE = ".done.safetensors"
 _EVERY = 1.0  # seconds
 _CENTURY = 3.2e9  # seconds
@@ -59,7 +58,6 @@ class Ledger:
         with ExitStack() as held:
             if self.writes:
                 held.enter_context(lock(self.folder))
-                storage.sweep(self.folder)
             head = self.folder / _HEAD
             if head.is_file():
                 begun = _read(head)
@@ -136,7 +134,8 @@ class Timer:
 
         def tick(done: int, total: int) -> None:
             if self._path is not None and perf_counter() - self._noted > _EVERY:
-                storage.write_json(self._path, {"seconds": self.seconds})
+                with suppress(StorageError):  # a clock is not worth stopping for
+                    storage.write_json(self._path, {"seconds": self.seconds})
                 self._noted = perf_counter()
             progress(done, total)
 
@@ -151,31 +150,6 @@ def check_same(place: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -
             f"{place} was begun with other {', other '.join(different)}; continue it with the same ones, choose "
             "another place, or delete it."
         )
-
-
-@contextmanager
-def lock(folder: Path, file: str = "") -> Iterator[None]:
-    """Hold a folder, or one file in it, for this process alone.
-
-    The operating system releases it when the process ends, however it ends.
-    """
-    place = folder / file if file else folder
-    marker = folder / f".{file}{LOCK}" if file else folder / LOCK
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = FileLock(marker)
-        held.acquire(blocking=False)
-    except Timeout:
-        raise ConfigError(
-            f"{place} is being written by another process; wait for it to end, or choose another place."
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{place} cannot be written to ({error}); choose another place.") from error
-    try:
-        yield
-    finally:
-        marker.unlink(missing_ok=True)
-        held.release()
 
 
 def begun_about(folder: Path) -> Mapping[str, Any]:

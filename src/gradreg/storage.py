@@ -6,10 +6,7 @@ of before there were checksums have none.
 
 import json
 import os
-import re
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -21,35 +18,16 @@ from torch import Tensor
 
 from gradreg.errors import DataError
 from gradreg.reading import check_regular, json_table
+from gradreg.writing import replacing
 
 Facts = Mapping[str, Any]
 _CHANGED = "was changed or damaged since it was written (its checksum differs)"
 _CHECKSUM = "checksum"
 _OURS = {"kind", "facts", _CHECKSUM}
 _MOST_HEADER = 1 << 24
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` to write to; it takes the place of `path` only if nothing went wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def sweep(folder: Path) -> None:
-    """Remove what a kill in the middle of `replacing` left behind."""
-    for path in folder.glob(".*"):
-        if _TEMPORARY.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-
-
-def _json_bytes(content: Any) -> bytes:
+def json_bytes(content: Any) -> bytes:
     """Indented JSON. What UTF-8 cannot hold (half a surrogate pair, from a file's name) is escaped as JSON does it."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace")
@@ -58,22 +36,25 @@ def _json_bytes(content: Any) -> bytes:
 def write_json(path: Path, content: Any) -> None:
     """Save JSON; a crash half-way leaves the file that was there before."""
     with replacing(path) as temporary:
-        temporary.write_bytes(_json_bytes(content))
+        temporary.write_bytes(json_bytes(content))
 
 
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:
     """Save; a crash half-way leaves the file that was there before."""
+    with replacing(path) as temporary:
+        write_aside(temporary, kind, tensors, facts)
+
+
+def write_aside(temporary: Path, kind: str, tensors: Mapping[str, Tensor], facts: Facts) -> None:
+    """Save to a new file, which `replacing` gave."""
     metadata = {"kind": kind, "facts": json.dumps(facts, ensure_ascii=False)}
     # Copies: safetensors refuses tensors that share memory, as tied weights do.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     metadata[_CHECKSUM] = _digest(metadata, copies)
-    with replacing(Path(path)) as temporary:
-        temporary.touch()
-        usual = temporary.stat().st_mode
-        save_file(copies, temporary, metadata)
-        temporary.chmod(usual)  # safetensors makes files that only their owner can read
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+    temporary.touch()
+    usual = temporary.stat().st_mode
+    save_file(copies, temporary, metadata)
+    temporary.chmod(usual)  # safetensors makes files that only their owner can read
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

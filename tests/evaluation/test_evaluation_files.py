@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradreg.diagnosis.flags import Flag
-from gradreg.errors import DataError
+from gradreg.errors import DataError, StorageError
 from gradreg.evaluation.files import load, save
 from gradreg.evaluation.record import Evaluation
 from gradreg.smoothing.intervals import clopper_pearson
@@ -206,9 +206,9 @@ def test_damage_is_told_in_one_sentence(kind: str, tmp_path: Path) -> None:
 
 def test_a_save_that_is_cut_short_leaves_no_half_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed at each rename in turn, the folder holds no evaluation, or a whole one."""
-    save(handmade(), tmp_path)
     newer, rename = replace(handmade(), index=torch.arange(10)), Path.replace
     for survived in range(3):
+        save(handmade(), tmp_path)
         left = survived
 
         def dying(path: Path, target: Path) -> Path:
@@ -221,17 +221,41 @@ def test_a_save_that_is_cut_short_leaves_no_half_evaluation(tmp_path: Path, monk
         monkeypatch.setattr(Path, "replace", dying)
         with pytest.raises(KeyboardInterrupt):
             save(newer, tmp_path)
+        monkeypatch.undo()
         with pytest.raises(DataError, match="holds no finished evaluation"):
             load(tmp_path)
-    monkeypatch.undo()
     save(newer, tmp_path)
     assert same(load(tmp_path), newer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "gallery.safetensors", "images.csv"]
 
 
+def test_a_full_disk_leaves_the_old_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the files it refuses."""
+    save(handmade(), tmp_path)
+    write, refused = Path.write_bytes, ""
+
+    def full(*arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    def refusing(path: Path, content: bytes) -> int:
+        return full() if path.name == refused else write(path, content)
+
+    for refused in ("evaluation.json", "images.csv", "gallery.safetensors"):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_bytes", refusing)
+            if refused == "gallery.safetensors":
+                patched.setattr("gradreg.storage.save_file", full)
+            with pytest.raises(
+                StorageError, match=r"could not be written \(No space left on device\): free some space"
+            ):
+                save(replace(handmade(), index=torch.arange(10)), tmp_path)
+        assert same(load(tmp_path), handmade())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "gallery.safetensors", "images.csv"]
+
+
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="could not be written"):
+    with pytest.raises(StorageError, match="could not be written"):
         save(handmade(), tmp_path / "file")
     nothing = torch.arange(0)
     empty = replace(

@@ -17,7 +17,7 @@ from evaluation_toys import linear, part, quick, toy
 import gradreg.diagnosis
 from gradreg.attacks import run, suite
 from gradreg.diagnosis import Flag
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, StorageError
 from gradreg.evaluation import load
 from handmade import handmade
 
@@ -146,7 +146,7 @@ def test_another_evaluations_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds a finished evaluation"):
         quick(tmp_path / "b", **light)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written to"):
+    with pytest.raises(StorageError, match="could not be written"):
         quick(tmp_path / "file" / "c", **light)
 
 

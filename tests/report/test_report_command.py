@@ -11,7 +11,7 @@ import torch
 
 import gradreg
 from gradreg.cli import main
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, StorageError
 from gradreg.evaluation.files import save
 from gradreg.evaluation.record import Evaluation
 from gradreg.report import report, writing
@@ -109,7 +109,7 @@ def test_a_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no finished evaluation"):
         report([tmp_path / "nowhere"], old)
     assert old.read_text() == "old"
-    with pytest.raises(DataError, match=r"could not be written to .* choose another place"):
+    with pytest.raises(StorageError, match=r"could not be written .* choose another place"):
         report(handmade(), old / "r.md")
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Container
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tiny import same_weights, tiny_fit
 from torch import Tensor, nn
 
 from gradreg import storage
-from gradreg.errors import RunError, TrainingFailed
+from gradreg.errors import RunError, StorageError, TrainingFailed
 from gradreg.objectives import Moment, Outcome, Undefended
 from gradreg.runs.checkpoints import Generations, State, read, write
 from gradreg.runs.directory import RunDirectory
@@ -87,45 +88,68 @@ def test_foreign_files_and_other_versions_are_refused(tmp_path: Path) -> None:
         read(tmp_path / "z.safetensors")
 
 
-def test_a_full_disk_is_reported_and_the_checkpoint_before_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writes = epochs = 0
+class FullDisk:
+    """Refuses the writes with these numbers, counted over all files of a run but its settings."""
 
-    def save(tensors: Any, path: Path, metadata: Any) -> None:
-        nonlocal writes
-        writes += "state" in path.name
-        if writes in (2, 3, 4) and "state" in path.name:
-            path.write_bytes(b"half of i")
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refused: Container[int]) -> None:
+        self.writes, self.refused = 0, refused
+        write_bytes = Path.write_bytes
+
+        def save(tensors: Any, path: Path, metadata: Any) -> None:
+            self.check(path)
+            save_file(tensors, path, metadata=metadata)
+
+        def write(path: Path, content: bytes) -> int:
+            if path.name != "config.toml":
+                self.check(path)
+            return write_bytes(path, content)
+
+        monkeypatch.setattr(storage, "save_file", save)
+        monkeypatch.setattr(Path, "write_bytes", write)
+
+    def check(self, path: Path) -> None:
+        self.writes += 1
+        if self.writes in self.refused:
+            path.touch()
             raise OSError(errno.ENOSPC, "No space left on device")
-        save_file(tensors, path, metadata=metadata)
 
-    tiny_fit(tmp_path / "whole", epochs=2)
-    monkeypatch.setattr(storage, "save_file", save)
-    console = listening()
-    tiny_fit(tmp_path / "run", epochs=2, console=console)
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """The metrics without the speed."""
+    speed = ("hours", "images_per_second")
+    return [{name: value for name, value in row.items() if name not in speed} for row in RunDirectory(run).metrics()]
+
+
+@pytest.mark.parametrize("refused", [range(2, 5), range(7, 9), range(6, 15), range(9, 10), range(12, 18)])
+def test_a_disk_that_is_full_for_a_while_costs_nothing(
+    refused: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it refuses (metrics, weights, checkpoints) is written as soon as it can be."""
+    tiny_fit(tmp_path / "whole", epochs=3)
+    disk, console = FullDisk(monkeypatch, refused), listening()
+    tiny_fit(tmp_path / "run", epochs=3, console=console)
+    assert disk.writes > refused.stop
     said = console.export_text()
-    assert "No space left on device" in said
-    assert "Training goes on, with the checkpoint before." in said
+    assert said.count("could not be written (No space left on device): free some space") >= 1
+    assert "Training goes on, and tries again later." in said
     assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert rows(tmp_path / "whole") == rows(tmp_path / "run")
     assert [path.name for path in (tmp_path / "run").glob(".*")] == [], "half-written files were left behind"
 
-    def no_weights(tensors: Any, path: Path, metadata: Any) -> None:
-        nonlocal epochs
-        epochs += "last" in path.name
-        if epochs == 1 and "state" not in path.name:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save_file(tensors, path, metadata=metadata)
 
-    monkeypatch.setattr(storage, "save_file", no_weights)
-    assert tiny_fit(tmp_path / "later", epochs=2).best["epoch"] == 2
-
-    def never(tensors: Any, path: Path, metadata: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(storage, "save_file", never)
-    with pytest.raises(RunError, match=r"could not be written \(.*No space left.*\): free some space"):
-        tiny_fit(tmp_path / "full", epochs=1)
+@pytest.mark.parametrize("start", [1, 3, 8, 12])
+def test_a_disk_that_stays_full_ends_the_run_with_a_sentence_and_it_can_be_resumed(
+    start: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny_fit(tmp_path / "whole", epochs=2)
+    with monkeypatch.context() as patched:
+        FullDisk(patched, range(start, 10_000))
+        with pytest.raises(StorageError, match=r"could not be written \(No space left on device\): free some space"):
+            tiny_fit(tmp_path / "run", epochs=2)
+    tiny_fit(tmp_path / "run", epochs=2, resume=True)
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    assert rows(tmp_path / "whole") == rows(tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").glob(".*")] == []
 
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Two processes never write one run directory at the same time."""
 
+import errno
 import os
 import signal
 import time
@@ -10,11 +11,11 @@ import pytest
 import torch
 from tiny import in_a_process, tiny_fit
 
-from gradreg.errors import ConfigError, RunError
+from gradreg.errors import ConfigError, RunError, StorageError
 from gradreg.runs.directory import RunDirectory
 from gradreg.training.step import Learner
 
-REFUSED = "is being written by another process"
+REFUSED = r"is being written by process \d+ on .* \(`.*`, since .* UTC\); wait for it to end, or choose"
 
 
 def train_forever(folder: str) -> None:
@@ -75,16 +76,16 @@ def test_no_lock_file_is_put_into_a_folder_that_is_not_a_run(tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"cannot be written to \(.*\); choose another place\.$"):
+    with pytest.raises(StorageError, match=r"run could not be written \(Not a directory\): choose another place\.$"):
         tiny_fit(tmp_path / "file" / "run")
 
 
 def test_a_full_disk_at_the_start_is_an_error_of_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: Any, **options: Any) -> None:
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(RunError, match=r"run cannot be written to \(No space left on device\)\.$"):
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match=r"config.toml could not be written \(No space left on device\): free some"):
         tiny_fit(tmp_path / "run")
     monkeypatch.undo()
     assert len(tiny_fit(tmp_path / "run", epochs=1).metrics) == 1

@@ -26,7 +26,8 @@ from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.fingerprints import images_key
-from gradreg.ledger import check_same, lock
+from gradreg.ledger import check_same
+from gradreg.locks import lock
 from gradreg.norms import THREATS, Threat, ThreatName, probe
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model

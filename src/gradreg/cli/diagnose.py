@@ -19,6 +19,7 @@ from gradreg.diagnosis.flags import Flag, Severity, is_proven_bug, verdict
 from gradreg.diagnosis.options import DiagnosisOptions
 from gradreg.errors import ConfigError
 from gradreg.evaluation.inputs import select
+from gradreg.locks import lock_output
 from gradreg.penalty.passes import Model
 
 # 2 is a user's mistake, as for every command.
@@ -80,7 +81,8 @@ def report(
             say(console, f"{flag.code}: {flag.advice}")
     say(console, f"{result.word}. {result.reason}")
     if output is not None:
-        storage.write_json(output, {"verdict": asdict(result), "flags": [asdict(flag) for flag in flags]})
+        with lock_output(output):
+            storage.write_json(output, {"verdict": asdict(result), "flags": [asdict(flag) for flag in flags]})
     return _status(flags)
 
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from gradreg.errors import DataError
 from gradreg.reading import check_regular, read_bytes
-from gradreg.storage import replacing
+from gradreg.writing import replacing
 
 MOST = 1 << 28
 """Bytes that a data file may have, unpacked: the largest has 47 million."""

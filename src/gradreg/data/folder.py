@@ -91,9 +91,10 @@ def _is_class(entry: os.DirEntry[str]) -> bool:
 
 
 def _image_files(folder: Path) -> list[str]:
-    return sorted(
-        os.path.join(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if name.lower().endswith(_SUFFIXES) and not name.startswith(".")
-    )
+    """Hidden files and folders are passed over: what an interrupted copy left lies in one."""
+    found: list[str] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        images = (name for name in names if name.lower().endswith(_SUFFIXES) and not name.startswith("."))
+        found += (os.path.join(place, name) for name in images)
+    return sorted(found)

@@ -24,7 +24,8 @@ from torch import Tensor
 from gradreg.data.images import Images
 from gradreg.errors import DataError
 from gradreg.reading import read_bytes
-from gradreg.storage import read_tensors, replacing
+from gradreg.storage import read_tensors
+from gradreg.writing import replacing
 
 _VERSION = "0.25.0"
 _MEMBER = "data/data/mnist_5k.csv.gz"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -23,9 +21,11 @@ from rich.text import Text
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
-from gradreg.errors import DataError
+from gradreg.errors import DataError, StorageError
+from gradreg.locks import LOCK, lock
 from gradreg.reading import read_json
-from gradreg.storage import replacing
+from gradreg.storage import write_json
+from gradreg.writing import is_temporary, replacing, sweep
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,6 @@ _LOSSY = (".jpg", ".jpeg", ".webp")  # all other formats lose nothing, so their 
 _NOTE = "resized.json"
 _CHUNK = 32  # files that a worker is given at a time
 
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")
 _ENDS = {".jpg": b"\xff\xd9", ".jpeg": b"\xff\xd9", ".png": b"IEND\xaeB\x60\x82"}
 
 
@@ -102,9 +101,10 @@ def resize(
         workers = check_integer("workers", workers, least=0, usual="0 uses this process alone")
     copies = Copies(source.expanduser().resolve(), destination.expanduser().resolve(), size, quality)
     paths = _paths(copies)
-    _prepare(copies)
+    _check_destination(copies)  # before a lock file is put into somebody else's folder
     done = Resized()
-    with _bar(console) as bar:
+    with lock(copies.destination), _bar(console) as bar:
+        _prepare(copies)
         task = bar.add_task("", total=len(paths))
         for part in _run(paths, copies, _processors() if workers is None else workers):
             done += part
@@ -123,11 +123,9 @@ def copy(path: Path, copies: Copies) -> bool:
     with opened(path) as image:
         small = shrunk(image, copies.size)
     lossy = target.suffix.lower() in _LOSSY
-    try:
-        with replacing(target) as temporary:
-            small.save(temporary, **({"format": "JPEG", "quality": copies.quality} if lossy else {"format": "PNG"}))
-    except OSError as error:
-        raise DataError(f"{target} could not be written ({error}): free some space or choose another disk.") from error
+    # Thousands of small files: none waits for the disk, since one that is cut short is made again.
+    with replacing(target, durable=False) as temporary:
+        small.save(temporary, **({"format": "JPEG", "quality": copies.quality} if lossy else {"format": "PNG"}))
     return True
 
 
@@ -169,32 +167,29 @@ def _paths(copies: Copies) -> list[str]:
     return paths
 
 
-def _prepare(copies: Copies) -> None:
-    """Record in the folder how its copies are made, and reject a folder that holds anything else."""
+def _check_destination(copies: Copies) -> None:
+    """Reject a folder that holds anything else than such copies."""
     folder, note = copies.destination, copies.destination / _NOTE
-    try:
-        if note.is_file():
-            before = read_json(note)
-            if before != copies.settings:
-                raise DataError(
-                    f"{folder} holds copies made with {shown(before)}, not {copies.settings}: choose another."
-                )
-            _sweep(folder)
-        elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DataError(f"{folder} is not empty and holds no copies made by gradreg: choose another destination.")
-        else:
-            with replacing(note) as temporary:
-                temporary.write_text(json.dumps(copies.settings), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder} cannot be used ({error}): choose another destination.") from error
+    if note.is_file():
+        before = read_json(note)
+        if before != copies.settings:
+            raise DataError(f"{folder} holds copies made with {shown(before)}, not {copies.settings}: choose another.")
+    elif folder.exists() and not (folder.is_dir() and all(_is_ours(path) for path in folder.iterdir())):
+        raise DataError(f"{folder} is not empty and holds no copies made by gradreg: choose another destination.")
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what a kill in the middle of a write left behind."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            if _TEMPORARY.fullmatch(name):
-                Path(place, name).unlink(missing_ok=True)
+def _is_ours(path: Path) -> bool:
+    """Whether a process that was killed before its first copy may have left that."""
+    return path.name == LOCK or is_temporary(path)
+
+
+def _prepare(copies: Copies) -> None:
+    """Record in the folder how its copies are made, and remove what a kill left half-written."""
+    _check_destination(copies)
+    for place, _, _ in os.walk(copies.destination):
+        sweep(Path(place))
+    if not (copies.destination / _NOTE).is_file():
+        write_json(copies.destination / _NOTE, copies.settings)
 
 
 def _run(paths: list[str], copies: Copies, workers: int) -> Iterator[Resized]:
@@ -221,7 +216,7 @@ def _copy_all(paths: list[str], copies: Copies) -> Resized:
         try:
             made = copy(Path(path), copies)
             done += Resized(made=int(made), kept=int(not made))
-        except DataError as error:
+        except (DataError, StorageError) as error:
             done += Resized(failures=(str(error),))
     return done
 

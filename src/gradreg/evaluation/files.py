@@ -7,6 +7,7 @@ gallery.safetensors      a few images with the adversarial ones found for them
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,7 @@ from gradreg.evaluation.checks import check
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.summary import summary
 from gradreg.reading import one_sentence, read_bytes, read_json
+from gradreg.writing import replacing
 
 _FORMAT = "gradreg evaluation"
 _VERSION = 1
@@ -46,7 +48,7 @@ class _Table:
 
 
 def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
-    """Write the folder; until it is complete there is no evaluation.json in it."""
+    """Write the folder; an evaluation that was there stays whole until this one is, and a full disk leaves it."""
     place = Path(folder)
     if len(evaluation) == 0:
         raise DataError("The evaluation holds no images, so there is nothing to save.")
@@ -60,16 +62,20 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
     files = {TABLE: {"sha256": checksum, "types": table.types(columns)}, GALLERY: bool(pictures)}
     derived = {"derived": "From images.csv, for the reader; not read back.", **summary(evaluation)}
     content = {**head, _DERIVED: derived, **plain, "files": files}
-    try:
-        (place / FACTS).unlink(missing_ok=True)
-        _replace(place / TABLE, text)
+    with ExitStack() as renamed_last_to_first:
+        aside = {
+            name: renamed_last_to_first.enter_context(replacing(place / name))
+            for name in (FACTS, GALLERY, TABLE)
+            if name != GALLERY or pictures
+        }
+        aside[FACTS].write_bytes(storage.json_bytes(storage.sealed(content)))
         if pictures:
-            storage.write(place / GALLERY, _GALLERY_KIND, pictures, {TABLE: checksum})
-        else:
+            storage.write_aside(aside[GALLERY], _GALLERY_KIND, pictures, {TABLE: checksum})
+        aside[TABLE].write_bytes(text)
+        # All of it could be written. From here to the last renaming the folder holds no evaluation.
+        (place / FACTS).unlink(missing_ok=True)
+        if not pictures:
             (place / GALLERY).unlink(missing_ok=True)
-        storage.write_json(place / FACTS, storage.sealed(content))
-    except OSError as error:
-        raise DataError(f"The evaluation could not be written to {place} ({error}): choose another folder.") from error
 
 
 def load(path: str | os.PathLike[str]) -> Evaluation:
@@ -137,8 +143,3 @@ def _gallery(place: Path, checksum: str) -> Tensors:
             f"{path} belongs to another evaluation than the {FACTS} beside it: copy both, or evaluate again."
         )
     return tensors
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with storage.replacing(path) as temporary:
-        temporary.write_bytes(content)

@@ -24,6 +24,7 @@ from gradreg.norms import ThreatName
 from gradreg.penalty.passes import Model
 from gradreg.processes import joined
 from gradreg.runs.subject import Subject, check_fits, describe, device_of
+from gradreg.writing import sweep
 
 T = TypeVar("T")
 
@@ -73,6 +74,8 @@ def evaluate(
         }
         reporter = ConsoleReporter(console if processes.first else None, chosen.topk)
         with Ledger(state, about, noted={"origin": vars(origin)}, writes=processes.first) as ledger:
+            if processes.first:
+                sweep(Path(place))
             processes.wait()
             work = Work(classifier, inputs, chosen, processes, ledger, reporter)
             stages.clean.check(work, classes)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from gradreg.errors import ConfigError
 from gradreg.inspection.image import Inspection, Nearest
-from gradreg.storage import replacing
+from gradreg.locks import lock_output
+from gradreg.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +26,7 @@ def draw(inspection: Inspection, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ConfigError(f"The figure must be a .png file; got {path}.")
-    with replacing(path) as aside:
+    with lock_output(path), replacing(path) as aside:
         figure(inspection).savefig(aside, format="png", dpi=150)
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gradreg.checks.scalars import check_path, check_switch, shown
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
+from gradreg.locks import lock_output
 from gradreg.report.comparison import Comparison
 from gradreg.report.tables import formats
 from gradreg.report.tables.registry import tables
-from gradreg.storage import replacing
+from gradreg.writing import write_text
 
 _Given = str | os.PathLike[str] | Evaluation
 Format = Literal["html", "md", "tex", "csv", "json"]
@@ -82,9 +83,6 @@ def format_of(path: Path) -> Format:
 
 
 def write(path: Path, text: str) -> None:
-    """Write to a temporary name, then rename; half a surrogate pair, from a file's name, is written as its escape."""
-    try:
-        with replacing(path) as aside:
-            aside.write_bytes(text.encode("utf-8", "backslashreplace"))
-    except OSError as error:
-        raise DataError(f"The report could not be written to {path} ({error}): choose another place.") from error
+    """Write a report, as the only one who writes to that file."""
+    with lock_output(path):
+        write_text(path, text)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import Tensor
 
 from gradreg import storage
@@ -25,11 +24,8 @@ class State:
 
 
 def write(path: Path, state: State) -> None:
-    """Write to a temporary name and rename; a failure leaves the previous file."""
-    try:
-        storage.write(path, _KIND, state.tensors, state.numbers)
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} could not be written ({error}): free some space or choose another disk.") from error
+    """Write a checkpoint; a failure leaves the previous file."""
+    storage.write(path, _KIND, state.tensors, state.numbers)
 
 
 def read(path: Path) -> State:

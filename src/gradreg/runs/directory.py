@@ -20,13 +20,14 @@ from typing import Any
 
 from torch import Tensor
 
-from gradreg import ledger
 from gradreg.config import toml
 from gradreg.errors import ConfigError, RunError
+from gradreg.locks import LOCK, lock
 from gradreg.reading import read_text, read_toml
 from gradreg.runs import metrics
 from gradreg.runs.checkpoints import Generations, State, read, write
-from gradreg.storage import checksum, replacing
+from gradreg.storage import checksum
+from gradreg.writing import is_temporary, write_text
 
 # Settings that may change when a run is resumed: where and how fast it computes, not what.
 MACHINE = ("device", "workers", "save_minutes", "tensorboard")
@@ -43,23 +44,21 @@ class RunDirectory:
         self.generations = Generations(folder)
 
     def check_empty(self) -> None:
-        """Raise unless a run can be started here; a lock file that a killed process left does not count."""
+        """Raise unless a run can be started here; what a killed process left does not count."""
         if not self.folder.exists():
             return
-        if not self.folder.is_dir() or any(path.name != ledger.LOCK for path in self.folder.iterdir()):
+        left = () if not self.folder.is_dir() else (path for path in self.folder.iterdir() if not is_temporary(path))
+        if not self.folder.is_dir() or any(path.name != LOCK for path in left):
             raise RunError(f"{self.folder} is not empty: choose another --run, or continue that run with --resume.")
 
     def lock(self) -> AbstractContextManager[None]:
         """Keep other processes from writing to the run."""
-        return ledger.lock(self.folder)
+        return lock(self.folder)
 
     def start(self, config: Mapping[str, Any]) -> None:
         """Start a run in an empty folder."""
         self.check_empty()
-        try:
-            self._replace(CONFIG, toml.dumps(config))
-        except OSError as error:
-            raise RunError(f"{self.folder} cannot be written to ({error}).") from error
+        write_text(self.folder / CONFIG, toml.dumps(config))
 
     def config(self) -> dict[str, Any]:
         """The recipe that the run was started with."""
@@ -89,16 +88,14 @@ class RunDirectory:
 
     def add_metrics(self, row: Mapping[str, Any]) -> None:
         """Append one epoch."""
-        try:
-            with (self.folder / _METRICS).open("a", encoding="utf-8") as file:
-                file.write(_line(row))
-        except OSError as error:
-            raise RunError(f"{_METRICS} could not be written ({error}).") from error
+        path = self.folder / _METRICS
+        before = read_text(path) if path.exists() else ""
+        write_text(path, before[: before.rfind("\n") + 1] + _line(row))
 
     def rewind_metrics(self, epochs: int) -> None:
         """Keep the first `epochs` epochs: the checkpoint that a run resumes from may be older than its metrics."""
         kept = "".join(_line(row) for row in self.metrics() if row["epoch"] <= epochs)
-        self._replace(_METRICS, kept)
+        write_text(self.folder / _METRICS, kept)
 
     def save_weights(
         self,
@@ -141,10 +138,6 @@ class RunDirectory:
         """The checkpoint that a rollback restores; None before the first good epoch."""
         path = self.folder / "rollback.safetensors"
         return read(path) if path.is_file() else None
-
-    def _replace(self, name: str, text: str) -> None:
-        with replacing(self.folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
 
 
 def _recipe_key(config: Mapping[str, Any]) -> str:

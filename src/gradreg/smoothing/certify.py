@@ -24,7 +24,8 @@ from gradreg.codec import join
 from gradreg.columns import check_whole
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys, joint_key
-from gradreg.ledger import check_same, lock
+from gradreg.ledger import check_same
+from gradreg.locks import lock
 from gradreg.penalty.passes import Model
 from gradreg.randomness import stream
 from gradreg.reading import one_sentence

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradreg import storage
 from gradreg.codec import join
 from gradreg.columns import check_number
-from gradreg.errors import Interrupted, RunError, TrainingFailed
+from gradreg.errors import Interrupted, RunError, StorageError, TrainingFailed
 from gradreg.processes import Processes
 from gradreg.provenance import commit, hardware
 from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Settings
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
+from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
 from gradreg.training.signals import StopRequest, stop_requests
 from gradreg.training.sources import Source
@@ -77,7 +77,7 @@ class Trainer:
     ) -> None:
         self.learner = Learner(model, settings, processes)
         self.source, self.settings, self.processes = source, settings, processes
-        self.run, self.reporter = run, reporter
+        self.run, self.records, self.reporter = run, Records(run), reporter
         self.position = _Position()
         self.images_per_second = 0.0
         self.saved_at = perf_counter()
@@ -94,7 +94,6 @@ class Trainer:
             raise RunError(f"{self.run.folder} has finished {epochs} epochs and has no checkpoint: start a new run.")
         self.processes.wait()
         if self.processes.first:
-            storage.sweep(self.run.folder)
             self.run.rewind_metrics(self.position.epoch)
 
     def train(self) -> None:
@@ -178,34 +177,33 @@ class Trainer:
         self.learner.sums = {}
         if self.processes.first:
             self._record_epoch(row, best=is_best and found is None)
-        if found is None:
-            self._save(required=at.epoch == self.settings.epochs)
+            self._save(required=at.epoch == self.settings.epochs, checkpoint=found is None)
+            # Only then, so that nothing is lost if nobody listens any more.
+            self.reporter.epoch(row, self.settings.epochs)
         return found
 
     def _record_epoch(self, row: dict[str, Any], *, best: bool) -> None:
+        if best:
+            self.position.best = len(self.position.readings) - 1
+        returns = best and "rollback" in (self.settings.on_divergence, self.settings.on_overfitting)
         weights = self.learner.eval_model.state_dict()
-        try:
-            self.run.add_metrics(row)
-            self.run.save_weights("last", weights, row)
-            if best:
-                self.run.save_weights("best", weights, row)
-                self.position.best = len(self.position.readings) - 1
-                if "rollback" in (self.settings.on_divergence, self.settings.on_overfitting):
-                    self.run.save_rollback(self._state())
-        except RunError as error:
-            self.reporter.note(f"{error} Training goes on, with the weights of the epoch before.")
-        self.reporter.epoch(row, self.settings.epochs)
+        self.records.add(row, weights, best=best, rollback=self._state() if returns else None)
 
-    def _save(self, *, required: bool, only: bool = False) -> None:
-        """Save a checkpoint, unless the weights are not finite: then the previous one is kept."""
-        if not self.processes.first or not self.learner.is_finite():
+    def _save(self, *, required: bool, only: bool = False, checkpoint: bool = True) -> None:
+        """Write what epochs left and a checkpoint, unless the weights are not finite: then the previous one is kept.
+
+        A checkpoint comes last: it never says that an epoch is done whose metrics and weights are not on the disk.
+        """
+        if not self.processes.first:
             return
         try:
-            self.run.generations.save(self._state(), only=only)
-        except RunError as error:
+            self.records.settle()
+            if checkpoint and self.learner.is_finite():
+                self.run.generations.save(self._state(), only=only)
+        except StorageError as error:
             if required:
                 raise
-            self.reporter.note(f"{error} Training goes on, with the checkpoint before.")
+            self.reporter.note(f"{error} Training goes on, and tries again later.")
         self.saved_at = perf_counter()
 
     def _state(self) -> State:
@@ -234,6 +232,7 @@ class Trainer:
         if state is None:
             raise TrainingFailed(found.message)
         rollbacks = self.position.rollbacks + 1
+        self.records.forget()
         self._restore(state)
         self.position.rollbacks = rollbacks
         self.reporter.note(f"{found.message} Back to epoch {self.position.epoch}, at half the learning rate.")

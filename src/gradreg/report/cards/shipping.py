@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -18,6 +19,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation import Evaluation
 from gradreg.evaluation.files import STATE
 from gradreg.ledger import begun_about
+from gradreg.locks import LOCK, lock
 from gradreg.losses import probability_margin
 from gradreg.models.registry import LIBRARIES, MODELS
 from gradreg.report.cards import card
@@ -30,7 +32,7 @@ from gradreg.runs.opening import open_model, with_training
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, parameters
 from gradreg.runs.trust import Trust
-from gradreg.storage import replacing
+from gradreg.writing import is_temporary, replacing
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FOLDER = "folder:"
@@ -122,7 +124,11 @@ def _target(name: str, to: Path | None, replace: bool) -> Path:
     target = (to or home()) / name
     if target.exists() and not replace:
         raise ConfigError(f"{target} exists: choose another --name, or add --replace.")
-    foreign = sorted(path.name for path in target.iterdir() if path.name not in FILES) if target.is_dir() else []
+    foreign = (
+        sorted(path.name for path in target.iterdir() if path.name not in (*FILES, LOCK) and not is_temporary(path))
+        if target.is_dir()
+        else []
+    )
     if foreign or target.is_file():
         raise ConfigError(
             f"{target} is not a shipped network (it holds {', '.join(foreign) or 'a file'}): choose another --to."
@@ -190,13 +196,12 @@ def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) ->
 
 
 def _write(target: Path, best: State, recipe: Mapping[str, Any], texts: Mapping[str, str]) -> None:
-    """The recipe goes first and comes last: until everything is there the folder is no network."""
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        (target / CONFIG).unlink(missing_ok=True)
-        RunDirectory(target).save_weights("best", best.tensors, best.numbers["metrics"], recipe)
+    """A network that was there stays whole until everything could be written; the recipe goes first and comes last."""
+    weights = "best.safetensors"
+    with lock(target), ExitStack() as renamed_last_to_first:
+        names = sorted({*texts, weights}, key=lambda name: name != CONFIG)
+        aside = {name: renamed_last_to_first.enter_context(replacing(target / name)) for name in names}
+        RunDirectory(aside[weights].parent).save_weights("best", best.tensors, best.numbers["metrics"], recipe)
         for name, text in texts.items():
-            with replacing(target / name) as aside:
-                aside.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{target} cannot be written to ({error}): choose another --to.") from error
+            aside[name].write_text(text, encoding="utf-8")
+        (target / CONFIG).unlink(missing_ok=True)

@@ -6,11 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError
+from gradreg.locks import lock
 from gradreg.report.charts.plot import plot
 from gradreg.report.charts.selection import figures
 from gradreg.report.comparison import Comparison
-from gradreg.storage import replacing
+from gradreg.writing import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,8 +43,9 @@ _STYLE: Mapping[str, Any] = {
 def draw(comparison: Comparison, folder: Path, endings: Sequence[str] = tuple(_METADATA)) -> list[Path]:
     """Draw all figures that there is data for; the files written."""
     written = []
-    for figure in figures(comparison):
-        written += draw_one(partial(plot, figure), [folder / f"{figure.name}.{ending}" for ending in endings])
+    with lock(folder):
+        for figure in figures(comparison):
+            written += draw_one(partial(plot, figure), [folder / f"{figure.name}.{ending}" for ending in endings])
     return written
 
 
@@ -64,11 +66,8 @@ def draw_one(make: "Callable[[], Figure]", files: Sequence[Path]) -> list[Path]:
 
 def _save(figure: "Figure", path: Path) -> Path:
     ending = path.suffix[1:]
-    try:
-        with replacing(path) as aside:
-            figure.savefig(aside, format=ending, dpi=300, metadata=_METADATA[ending])
-    except OSError as error:
-        raise DataError(f"The figure {path} could not be written ({error}): choose another folder.") from error
+    with replacing(path) as aside:
+        figure.savefig(aside, format=ending, dpi=300, metadata=_METADATA[ending])
     return path
 
 
