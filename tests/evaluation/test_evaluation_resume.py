@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from evaluation_toys import linear, part, quick, toy
 
 import gradreg.diagnosis
+from evaluation_toys import linear, part, quick, toy
 from gradreg.attacks import run, suite
 from gradreg.diagnosis import Flag
 from gradreg.errors import ConfigError, StorageError
