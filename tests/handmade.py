@@ -92,7 +92,7 @@ def _record(threat: str, distance: torch.Tensor) -> ThreatRecord:
         advice="Nothing to do.",
     )
     return ThreatRecord(
-        threat=threat,  # type: ignore[arg-type]
+        threat=threat,
         attacked=Attacked(
             distance=distance,
             winner=("clean", *("fmn" if i % 2 else "apgd" for i in range(1, n))),

@@ -212,7 +212,7 @@ def test_bounds_are_refused_in_words(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "threat": ({"threat": "l3"}, ConfigError, "one or more of l1, l2, linf|one or more of"),
+    "threat": ({"threat": "l3"}, ConfigError, "threat must be one of linf, l2, l1, .*; got 'l3'"),
     "no threat": ({"threat": ()}, ConfigError, "one or more of"),
     "attacks": ({"attacks": "strong"}, ConfigError, "attacks must be a suite .* got 'strong'"),
     "attack list": ({"attacks": ["fmn", "nuke"]}, ConfigError, "or a list of attacks"),

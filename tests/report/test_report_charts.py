@@ -61,19 +61,19 @@ def test_ticks_are_round(span: float, most: int, step: float) -> None:
 
 
 def test_linf_distances_are_counted_in_255ths() -> None:
-    axis = distances("linf", 16.5 / 255)
+    axis = distances("linf", "l∞", 16.5 / 255)
     assert [name for _, name in axis.ticks] == ["0", "5", "10", "15"]
     assert axis.ticks[1][0] == pytest.approx(5 / 255)
     assert axis.say(8 / 255) == "8.00/255"
 
 
 def test_logarithmic_axes_have_a_few_ticks_and_an_edge() -> None:
-    axis = distances("l2", 10.0, low=0.1)
+    axis = distances("l2", "l2", 10.0, low=0.1)
     assert [name for _, name in axis.ticks] == ["0.1", "0.3", "1", "3"]
     assert axis.at(1.0) == pytest.approx(0.5)
     assert axis.at(0.0) == 0
     assert axis.say(0.0) == "0"
-    assert len(distances("linf", 9 / 255, low=5 / 255).ticks) == 5
+    assert len(distances("linf", "l∞", 9 / 255, low=5 / 255).ticks) == 5
 
 
 def test_the_frontier_joins_what_nothing_beats() -> None:

@@ -62,6 +62,14 @@ class Attack:
         """Whether it works in that norm."""
         return not self.only or threat.name in self.only
 
+    def check(self, threat: Threat) -> None:
+        """Refuse a norm that it does not support."""
+        if not self.supports(threat):
+            raise ConfigError(
+                f"{self.name} supports the threats {', '.join(self.only)} only, since {self.because}; got "
+                f"{threat.name}."
+            )
+
     def __reduce__(self) -> str:
         """Pickled by name, like the function it was made from, whose place in its module it took."""
         return self.__qualname__
@@ -106,11 +114,7 @@ class Step:
         if unknown:
             known = ", ".join(self.attack.options)
             raise ConfigError(f"{self.attack.name}'s options must be among {known}; got {', '.join(unknown)}.")
-        if not self.attack.supports(threat):
-            raise ConfigError(
-                f"{self.attack.name} supports the threats {', '.join(self.attack.only)} only, since "
-                f"{self.attack.because}; got {threat.name}."
-            )
+        self.attack.check(threat)
         return Step(self.attack, check_options(self.attack.search, self.options))
 
 

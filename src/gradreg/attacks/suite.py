@@ -68,7 +68,7 @@ def attack(
     if start is None and not any(step.attack.claims for step in plan):
         raise ConfigError(f"attacks must include one that finds adversarial images, or start= be given; got {attacks}.")
     setup = Setup(topk, seed, budget, batch_size, quantize, progress)
-    missing = _left_out(attacks, norm, fixed=eps is not None)
+    missing = left_out(attacks, norm, fixed=eps is not None)
     if resume is None:
         found = run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
         return replace(found, left_out=missing)
@@ -125,7 +125,7 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
     return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
 
 
-def _left_out(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:
+def left_out(attacks: str | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:
     """The attacks of a suite that do not support the threat."""
     suite = (FIXED if fixed else MINIMAL)[attacks] if isinstance(attacks, str) else []
     return tuple(dict.fromkeys(found.name for found, _ in suite if not found.supports(threat)))

@@ -1,6 +1,6 @@
 """The images of an evaluation: which test images it is about, and which training images the bounds are fitted on."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +14,7 @@ from gradreg.errors import DataError
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.record import TestSet
 from gradreg.fingerprints import images_key
+from gradreg.norms import THREATS, Threat, checked, usual_radii_of
 from gradreg.randomness import generator
 
 Pairs = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -48,6 +49,13 @@ class Inputs:
     def key(self) -> str:
         """A fingerprint of the images, their labels and their positions."""
         return images_key(self.x, self.y, self.index)
+
+    def quoted_in(self, norms: Sequence[Threat]) -> "Inputs":
+        """With radii to quote robust error at in norms that have no short name."""
+        euclidean = self.test_set.usual_radii("l2")
+        own = [checked(norm, self.x) for norm in norms if norm.name not in THREATS]
+        radii = {norm.name: usual_radii_of(norm, self.x, euclidean) for norm in own}
+        return replace(self, test_set=replace(self.test_set, radii={**self.test_set.radii, **radii})) if own else self
 
     def to(self, device: torch.device) -> "Inputs":
         """With the images on the model's device."""

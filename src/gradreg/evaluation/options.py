@@ -1,6 +1,6 @@
 """What is evaluated and how thoroughly. Refused before any work is done if it cannot mean anything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
@@ -11,7 +11,8 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
-from gradreg.norms import THREATS, ThreatName
+from gradreg.norms import THREATS, Threat
+from gradreg.norms import threat as named
 from gradreg.smoothing.certify import settings_of
 
 # AutoAttack's third version is for randomised models, which are refused.
@@ -20,7 +21,9 @@ _AutoAttackVersion = Literal["standard", "plus"]
 Numbers = str | Sequence[float]
 """Numbers, or a text with commas between them: "0.25,0.5"."""
 Names = str | Sequence[str]
-"""Names, or a text with commas between them: "l2,linf"."""
+"""Names, or a text with commas between them: "fmn,pgd"."""
+Threats = str | Threat | Sequence[str | Threat]
+"""Names, or a text with commas between them: "l2,linf"; or norms of one's own, alone or among the names."""
 Radii = str | Mapping[str, Sequence[float]]
 """Radii by threat, or a text: "linf=8/255,l2=0.5"."""
 
@@ -29,7 +32,7 @@ Radii = str | Mapping[str, Sequence[float]]
 class EvaluationOptions:
     """Options of an evaluation, the same in Python and on the command line."""
 
-    threat: Names = ("l2", "linf")
+    threat: Threats = ("l2", "linf")
     """Threats to evaluate, comma-separated: l2, linf, l1."""
     images: Count = 1000
     """Random test images to evaluate on; all of them if there are fewer."""
@@ -65,11 +68,14 @@ class EvaluationOptions:
     def __post_init__(self) -> None:
         check_fields(self)
         threats = self.threats
-        if not threats or any(name not in THREATS for name in threats) or len(set(threats)) < len(threats):
+        if not threats or len(set(threats)) < len(threats):
             raise ConfigError(f"threat must be one or more of {', '.join(THREATS)}, each once; got {list(threats)}.")
         chosen = self.attacks_chosen
         if not isinstance(chosen, str) and (not chosen or any(name not in ATTACKS for name in chosen)):
             raise ConfigError(f"attacks must be {choices()}; got {self.attacks!r}.")
+        for norm in self.norms:
+            for name in () if isinstance(chosen, str) else chosen:
+                ATTACKS[name].check(norm)
         if len(set(self.sigmas)) < len(self.sigmas):
             raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
         # Asked for in any case, so that bad radii are not passed over where no σ is given.
@@ -85,6 +91,8 @@ class EvaluationOptions:
                     f"autoattack must confirm threats that are evaluated ({', '.join(self.threats)}); got {threat!r}: "
                     "add it to threat, or leave it out."
                 )
+            if threat not in THREATS:
+                raise ConfigError(f"AutoAttack is for {', '.join(THREATS)}; got {threat}. Leave it out of autoattack.")
             if self.topk > 1:
                 raise ConfigError(f"AutoAttack is about top-1; got topk={self.topk}. Leave autoattack out.")
             # Distinct as the table names them.
@@ -93,9 +101,18 @@ class EvaluationOptions:
                 raise ConfigError(f"autoattack must name each radius once; got {threat}: {list(radii)}.")
 
     @property
-    def threats(self) -> tuple[ThreatName, ...]:
-        """By name."""
-        return tuple(_names("threat", self.threat))  # type: ignore[arg-type]
+    def norms(self) -> tuple[Threat, ...]:
+        """The norms that are evaluated."""
+        given: Any = [self.threat] if isinstance(self.threat, Threat) else self.threat
+        parts = given.split(",") if isinstance(given, str) else given
+        if not isinstance(parts, Iterable):
+            raise ConfigError(f"threat must be a list of names and norms; got {shown(parts)}.")
+        return tuple(named(part.strip() if isinstance(part, str) else part) for part in parts)  # type: ignore[arg-type]
+
+    @property
+    def threats(self) -> tuple[str, ...]:
+        """The norms by name."""
+        return tuple(norm.name for norm in self.norms)
 
     @property
     def attacks_chosen(self) -> str | tuple[str, ...]:
@@ -119,7 +136,7 @@ class EvaluationOptions:
         return check_numbers("radii", _numbers("radii", self.radii, least=0), ascending=True)
 
     @property
-    def confirmations(self) -> dict[ThreatName, tuple[float, ...]]:
+    def confirmations(self) -> dict[str, tuple[float, ...]]:
         """Radii of each threat at which the reference AutoAttack is run too."""
         given = _radii_by_threat(self.autoattack) if isinstance(self.autoattack, str) else self.autoattack
         if given is None:
@@ -129,7 +146,7 @@ class EvaluationOptions:
                 f"autoattack must give each threat a list of radii, as {{'linf': [8 / 255]}} or linf=8/255,l2=0.5; got "
                 f"{shown(self.autoattack)}."
             )
-        return {threat: check_numbers("autoattack radii", radii, above=0) for threat, radii in given.items()}  # type: ignore[misc]
+        return {threat: check_numbers("autoattack radii", radii, above=0) for threat, radii in given.items()}
 
     def key(self) -> str:
         """What every stage depends on; one more threat, σ or confirmation leaves finished stages as they are."""

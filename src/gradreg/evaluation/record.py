@@ -17,10 +17,14 @@ from gradreg._version import __version__
 from gradreg.bounds.validity import Violations, violations
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
+from gradreg.errors import DataError
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.norms import THREATS, ThreatName, robust_at
+from gradreg.norms import THREATS, robust_at, usual
 from gradreg.provenance import commit, hardware
 from gradreg.runs.subject import Subject
+
+# Relative; two machines round a norm differently by far less.
+_SAME = 1e-4
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,11 @@ class TestSet:
     def usual_radii(self, threat: str) -> tuple[float, ...]:
         """Where robust error is quoted: the data set's radii, else the threat's."""
         # Files of before radii were recorded name the data set all the same.
-        return (self.radii or known_radii(self.name)).get(threat) or THREATS[threat].usual_radii
+        return {**known_radii(self.name), **self.radii}.get(threat) or THREATS[threat].usual_radii
 
     def usual_radius(self, threat: str) -> float:
         """The one of them that models are compared at: the second."""
-        return self.usual_radii(threat)[1]
+        return usual(self.usual_radii(threat))
 
 
 @dataclass(frozen=True)
@@ -155,10 +159,28 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
+class OwnNorm:
+    """A norm without a short name, as far as a file can hold it."""
+
+    symbol: str
+    dual: str
+    kind: str
+    """Its class, as module.name."""
+    probe: tuple[float, ...]
+    """What it and its dual make of fixed images: see `gradreg.norms.probe`."""
+
+    def same_as(self, other: "OwnNorm") -> bool:
+        """Whether both compute the same, up to rounding."""
+        pairs = list(zip(self.probe, other.probe, strict=False))
+        return len(self.probe) == len(other.probe) and all(abs(a - b) <= _SAME * max(abs(a), abs(b)) for a, b in pairs)
+
+
+@dataclass(frozen=True)
 class ThreatRecord:
     """All that was found in one threat."""
 
-    threat: ThreatName
+    threat: str
+    """The name of the norm."""
     attacked: Attacked
     bounded: Bounded | None
     """None where the bounds were refused; `refusal` says why."""
@@ -166,6 +188,19 @@ class ThreatRecord:
     flags: tuple[Flag, ...]
     gallery: Gallery | None = None
     confirmed: tuple[Confirmed, ...] = ()
+    norm: OwnNorm | None = None
+    """None for a norm with a short name."""
+
+    def __post_init__(self) -> None:
+        if (self.threat in THREATS) != (self.norm is None):
+            raise DataError(
+                f"threat must be one of {', '.join(THREATS)}, or a norm that is described; got {self.threat!r}."
+            )
+
+    @property
+    def symbol(self) -> str:
+        """The norm as it is written: l∞."""
+        return THREATS[self.threat].symbol if self.norm is None else self.norm.symbol
 
     @property
     def distance(self) -> Tensor:

@@ -10,7 +10,6 @@ from rich.progress import Progress as Bars
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import Bounded, Confirmed, Smoothed, ThreatRecord
 from gradreg.evaluation.shares import share_of, top_k
-from gradreg.norms import ThreatName
 
 Progress = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
@@ -46,7 +45,7 @@ class ConsoleReporter:
             f"{100 * share.value:.1f} % (n = {share.n}), {record.attacked.seconds:.0f} s"
         )
 
-    def bounded(self, threat: ThreatName, bounded: Bounded | None, refusal: str) -> None:
+    def bounded(self, threat: str, bounded: Bounded | None, refusal: str) -> None:
         """Bounds for a threat are finished, or were refused."""
         if bounded is None:
             self.say(f"bounds {threat}: none. {refusal}")
@@ -62,7 +61,7 @@ class ConsoleReporter:
         elif bounded.uncalibrated:
             self.say(f"  calibrated: none. {bounded.uncalibrated}")
 
-    def diagnosed(self, threat: ThreatName, flags: Sequence[Flag]) -> None:
+    def diagnosed(self, threat: str, flags: Sequence[Flag]) -> None:
         """The diagnosis is finished: how many tests were run, and what the failed ones found."""
         failed = [flag for flag in flags if flag.severity != "info"]
         self.say(f"diagnosis {threat}: {len(flags)} tests, {len(failed)} with a finding")

@@ -1,6 +1,6 @@
 """All stages of an evaluation, one after the other, and the record of what they found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rich.console import Console
 
+from gradreg.attacks.suite import ATTACKS, left_out
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, plain, takes
 from gradreg.errors import ConfigError, DataError, ModelError
@@ -20,7 +21,7 @@ from gradreg.evaluation.record import Evaluation, Origin, Settings, ThreatRecord
 from gradreg.evaluation.reporting import ConsoleReporter
 from gradreg.evaluation.work import Work
 from gradreg.ledger import Ledger
-from gradreg.norms import ThreatName
+from gradreg.norms import Threat
 from gradreg.penalty.passes import Model
 from gradreg.processes import joined
 from gradreg.runs.subject import Subject, check_fits, describe, device_of
@@ -56,7 +57,7 @@ def evaluate(
     classifier = Classifier.of(model)
     subject = subject or describe(classifier, name)
     inputs = inputs_of(data, calibration, chosen)
-    inputs = inputs.to(device_of(classifier, inputs.x))
+    inputs = inputs.to(device_of(classifier, inputs.x)).quoted_in(chosen.norms)
     with (
         joined(str(inputs.x.device)) as processes,
         TemporaryDirectory() if folder is None else nullcontext(str(folder)) as place,
@@ -89,8 +90,8 @@ def evaluate(
 
 def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, ...]) -> Evaluation:
     options, inputs = work.options, work.inputs
-    clean = _explained(work, lambda: stages.clean.clean(work), options.threats[0])
-    threats: dict[str, ThreatRecord] = {name: _threat(work, name) for name in options.threats}
+    clean = _explained(work, lambda: stages.clean.clean(work), options.norms[0])
+    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm) for norm in options.norms}
     begun = _begun(work)
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
@@ -104,7 +105,7 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
         margin=clean.margin,
         threats=threats,
         clean=None if clean.errors is None else (clean.errors, clean.images),
-        notes=() if begun.commit == now.commit else (changed,),
+        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options)),
     )
     for sigma in options.sigmas:
         smoothed = stages.smoothing.smoothing(work, sigma)
@@ -120,17 +121,26 @@ def _begun(work: Work) -> Origin:
         raise DataError(f"{work.ledger.folder} is damaged: it does not say where it was begun; delete it.") from error
 
 
-def _threat(work: Work, name: ThreatName) -> ThreatRecord:
-    options, reporter = work.options, work.reporter
-    attacks = _explained(work, lambda: stages.attacks.attacks(work, name), name)
-    record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks))
+def _left_out(options: EvaluationOptions) -> Iterator[str]:
+    """What a suite could not run in a norm, a sentence each."""
+    for norm in options.norms:
+        for attack in left_out(options.attacks_chosen, norm, fixed=False):
+            reason = ATTACKS[attack].because
+            yield f"In {norm.symbol}, the {options.attacks_name} suite ran without {attack}, since {reason}."
+
+
+def _threat(work: Work, norm: Threat) -> ThreatRecord:
+    options, reporter, name = work.options, work.reporter, norm.name
+    own = stages.norm.described(work, norm)
+    attacks = _explained(work, lambda: stages.attacks.attacks(work, norm), norm)
+    record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks), norm=own)
     reporter.attacked(record, work.inputs.test_set.usual_radius(name))
-    bounds = stages.bounds.bounding(work, name)
+    bounds = stages.bounds.bounding(work, norm)
     bounded = stages.bounds.calibrated(work, bounds, record.attacked.distance)
     record = replace(record, bounded=bounded, refusal=bounds.refusal)
     reporter.bounded(name, bounded, bounds.refusal)
     if options.diagnosis:
-        record = replace(record, flags=stages.diagnosis.diagnosis(work, name, attacks, bounded))
+        record = replace(record, flags=stages.diagnosis.diagnosis(work, norm, attacks, bounded))
         reporter.diagnosed(name, record.flags)
     for eps in options.confirmations.get(name, ()):
         confirmed = stages.confirmation.confirmation(work, name, eps)
@@ -139,11 +149,11 @@ def _threat(work: Work, name: ThreatName) -> ThreatRecord:
     return record
 
 
-def _explained(work: Work, stage: Callable[[], T], threat: ThreatName) -> T:
+def _explained(work: Work, stage: Callable[[], T], threat: Threat) -> T:
     """A stage's result. Where the model cannot be attacked at all, the diagnosis says why before the error does."""
     try:
         return stage()
     except ModelError:
         if work.options.diagnosis:
-            work.reporter.diagnosed(threat, stages.diagnosis.explain(work, threat))
+            work.reporter.diagnosed(threat.name, stages.diagnosis.explain(work, threat))
         raise

@@ -23,14 +23,17 @@ _PASSED: WeakKeyDictionary[Threat, set[_Checked]] = WeakKeyDictionary()
 
 def checked(threat: Threat, like: Tensor) -> Threat:
     """The threat, after `check` the first time that it meets images of that shape; gradreg's own are known to hold."""
-    if isinstance(threat, LinearImage):
-        checked(threat.base, like)
-    elif not type(threat).__module__.startswith("gradreg."):
-        passed = _PASSED.setdefault(threat, set())
-        kind = tuple(like.shape[1:]), like.device, at_least_single(like.dtype)
-        if kind not in passed:
+    if threat.p is not None and type(threat).__module__.startswith("gradreg."):
+        return threat
+    passed = _PASSED.setdefault(threat, set())
+    kind = tuple(like.shape[1:]), like.device, at_least_single(like.dtype)
+    if kind not in passed:
+        if not type(threat).__module__.startswith("gradreg."):
             check(threat, like)
-            passed.add(kind)
+        elif isinstance(threat, LinearImage):
+            checked(threat.base, like)
+        threat.norm(like[:1])  # refuses weights and matrices of another shape
+        passed.add(kind)
     return threat
 
 

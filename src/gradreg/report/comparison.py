@@ -10,6 +10,7 @@ import torch
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.norms import THREATS
+from gradreg.report import threats
 from gradreg.report.numbers import listed
 
 
@@ -40,7 +41,7 @@ class Comparison:
         """Refuse what no table can compare; note what only weakens a comparison."""
         if not evaluations:
             raise DataError("There is no evaluation to report on: name at least one that `gradreg evaluate` wrote.")
-        prepared = tuple(map(_in_usual_order, _with_distinct_names(evaluations)))
+        prepared = threats.prepared(_with_distinct_names(evaluations))
         for evaluation in prepared:
             if len(evaluation) == 0:
                 raise DataError(f"The evaluation of {evaluation.subject.name!r} must hold at least one image; got 0.")
@@ -61,15 +62,23 @@ class Comparison:
     @cached_property
     def threats(self) -> tuple[str, ...]:
         """Those that any model was evaluated under, in the usual order."""
-        return tuple(threat for threat in THREATS if any(threat in each.threats for each in self.evaluations))
+        return threats.in_order(self.evaluations)
 
     def radii(self, threat: str) -> tuple[float, ...]:
         """Where robust error is quoted on these images."""
-        return self.evaluations[0].data.usual_radii(threat)
+        return self._first(threat).data.usual_radii(threat)
 
     def main_radius(self, threat: str) -> float:
         """The radius that models are compared at."""
-        return self.evaluations[0].data.usual_radius(threat)
+        return self._first(threat).data.usual_radius(threat)
+
+    def _first(self, threat: str) -> Evaluation:
+        return next((each for each in self.evaluations if threat in each.threats), self.evaluations[0])
+
+    def symbol(self, threat: str) -> str:
+        """The norm as it is written; two norms of one report are never written alike."""
+        found = self.under(threat)
+        return found[0][1].symbol if found else THREATS[threat].symbol
 
     def under(self, threat: str) -> list[tuple[Evaluation, ThreatRecord]]:
         """The models that were evaluated under that threat, with what was found."""
@@ -121,11 +130,6 @@ def _with_distinct_names(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         taken.add(name)
         distinct.append(replace(evaluation, subject=replace(evaluation.subject, name=name)))
     return distinct
-
-
-def _in_usual_order(evaluation: Evaluation) -> Evaluation:
-    ordered = {threat: evaluation.threats[threat] for threat in THREATS if threat in evaluation.threats}
-    return replace(evaluation, threats=ordered)
 
 
 def _circumstances(evaluation: Evaluation) -> tuple[str, int | None, str]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import Share
-from gradreg.norms import THREATS
 
 
 def significant(value: float) -> str:
@@ -28,9 +27,9 @@ def interval(low: float, high: float) -> str:
     return f"{100 * low:.1f}–{100 * high:.1f} %"
 
 
-def ball(threat: str, radius: float) -> str:
+def ball(symbol: str, radius: float) -> str:
     """ "l∞ 8/255"."""
-    return f"{THREATS[threat].symbol} {radius_name(radius)}"
+    return f"{symbol} {radius_name(radius)}"
 
 
 def distance_name(threat: str, distance: float) -> str:

@@ -11,7 +11,7 @@ from gradreg.columns import check_whole
 from gradreg.evaluation.record import Attacked, Gallery
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
-from gradreg.norms import ThreatName
+from gradreg.norms import Threat
 from gradreg.precision import at_least_single
 
 # The diagnosis tests the first images; their adversarial images are kept for it.
@@ -29,17 +29,19 @@ class Attacks:
     attacked: Attacked
     adversarial: Tensor
 
-    def result(self, threat: ThreatName, topk: int, device: torch.device) -> AttackResult:
+    def result(self, threat: Threat, topk: int, device: torch.device) -> AttackResult:
         """The first images' part, as attacks return it."""
         n = len(self.adversarial)
         found = self.attacked
         counts = found.forwards[:n], found.backwards[:n]
-        return AttackResult(found.distance[:n], self.adversarial, found.winner[:n], *counts, threat, topk).to(device)
+        return AttackResult(found.distance[:n], self.adversarial, found.winner[:n], *counts, threat.name, topk).to(
+            device
+        )
 
 
-def attacks(work: Work, threat: ThreatName) -> Attacks:
+def attacks(work: Work, threat: Threat) -> Attacks:
     """Run the suite in one threat."""
-    stage, x = f"attacks.{threat}", work.inputs.x
+    stage, x = f"attacks.{threat.name}", work.inputs.x
     n, dtype = len(x), at_least_single(x.dtype)
     blank = {
         "distance": torch.zeros(n, dtype=dtype),
@@ -53,14 +55,14 @@ def attacks(work: Work, threat: ThreatName) -> Attacks:
         if len(work.rows):
             _enter(columns, work.rows, _attack(work, threat, stage, progress))
 
-    found = work.per_image(stage, f"attacks {threat}", blank, fill)
+    found = work.per_image(stage, f"attacks {threat.name}", blank, fill)
     check_whole("winner", found.values["winner"], n, 0, len(_WINNERS) - 1)
     winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
     attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
     return Attacks(attacked, found.values["adversarial"])
 
 
-def _attack(work: Work, threat: ThreatName, stage: str, progress: Progress) -> AttackResult:
+def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> AttackResult:
     x, y, rows = work.inputs.x, work.inputs.y, work.rows.to(work.inputs.x.device)
     return attack(
         work.classifier,

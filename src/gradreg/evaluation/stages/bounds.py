@@ -18,7 +18,7 @@ from gradreg.errors import DataError
 from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
-from gradreg.norms import ThreatName
+from gradreg.norms import Threat
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class _Score:
     values: Tensor
 
 
-def bounding(work: Work, threat: ThreatName) -> Bounds:
+def bounding(work: Work, threat: Threat) -> Bounds:
     """Estimate L and ω, around the test images or on training images, then bound the test images."""
-    stage = f"bounds.{threat}"
+    stage = f"bounds.{threat.name}"
     found: Bounds = work.ledger.once(stage, Bounds, lambda: _bounds(work, threat, stage))
     return found
 
@@ -58,15 +58,15 @@ def calibrated(work: Work, found: Bounds, distance: Tensor) -> Bounded | None:
     return replace(bounded, calibrated=Calibrated(bound, alpha, scale, n))
 
 
-def bound_again(work: Work, threat: ThreatName) -> Bound:
+def bound_again(work: Work, threat: Threat) -> Bound:
     """The bounds in full, from the regularity that was estimated for `bounding`."""
     return _bound(work, _regularity(work, threat, None))
 
 
-def _bounds(work: Work, threat: ThreatName, stage: str) -> Bounds:
+def _bounds(work: Work, threat: Threat, stage: str) -> Bounds:
     timer = work.ledger.timer(stage)
     try:
-        with work.reporter.bar(f"bounds {threat}") as progress:
+        with work.reporter.bar(f"bounds {threat.name}") as progress:
             regularity = _regularity(work, threat, timer.watching(progress))
         bound = _bound(work, regularity)
         return Bounds(_bounded(bound, regularity, timer.seconds), "", _Score(bound.score.cpu()))
@@ -74,11 +74,11 @@ def _bounds(work: Work, threat: ThreatName, stage: str) -> Bounds:
         return Bounds(None, str(refusal))
 
 
-def _regularity(work: Work, threat: ThreatName, progress: Progress | None) -> Regularity:
+def _regularity(work: Work, threat: Threat, progress: Progress | None) -> Regularity:
     """From the file it was saved to, or estimated."""
-    path, method = work.ledger.path(f"regularity.{threat}.safetensors"), work.options.regularity
+    path, method = work.ledger.path(f"regularity.{threat.name}.safetensors"), work.options.regularity
     if path is not None and path.is_file():
-        return Regularity.load(path)
+        return Regularity.load(path, threat)
     x, y, calibration = work.inputs.x, work.inputs.y, work.inputs.calibration
     if method != "local":
         if calibration is None:

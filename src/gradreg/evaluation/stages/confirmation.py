@@ -11,7 +11,7 @@ from gradreg.errors import ConfigError
 from gradreg.evaluation.record import Confirmed
 from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
-from gradreg.norms import ThreatName
+from gradreg.norms import THREATS
 
 # Images that a kill can cost. AutoAttack takes all images of a chunk at once, so small chunks would be slow.
 _CHUNK = 100
@@ -46,7 +46,7 @@ def check(work: Work, classes: int) -> None:
         ) from error
 
 
-def confirmation(work: Work, threat: ThreatName, eps: float) -> Confirmed:
+def confirmation(work: Work, threat: str, eps: float) -> Confirmed:
     """AutoAttack on all images at one radius."""
     n, version = len(work.inputs.x), work.options.autoattack_version
     blank = {name: torch.zeros(n, dtype=torch.int64) for name in ("robust", "forwards", "backwards")}
@@ -61,7 +61,7 @@ def confirmation(work: Work, threat: ThreatName, eps: float) -> Confirmed:
     return Confirmed("autoattack", version, eps, robust, forwards, backwards, found.seconds)
 
 
-def _fill(work: Work, threat: ThreatName, eps: float, columns: dict[str, Tensor], progress: Progress) -> None:
+def _fill(work: Work, threat: str, eps: float, columns: dict[str, Tensor], progress: Progress) -> None:
     """Chunks go to processes in turn; which images share one depends on their number and the batch size only."""
     n, size = len(work.inputs.x), max(_CHUNK, work.options.batch_size)
     chunks = torch.arange(n).tensor_split(-(-n // size))[work.processes.rank :: work.processes.world]
@@ -74,7 +74,7 @@ def _fill(work: Work, threat: ThreatName, eps: float, columns: dict[str, Tensor]
         progress(done, total)
 
 
-def _chunk(work: Work, threat: ThreatName, eps: float, rows: Tensor) -> Chunk:
+def _chunk(work: Work, threat: str, eps: float, rows: Tensor) -> Chunk:
     start, inputs, options = int(rows[0]), work.inputs, work.options
 
     def attacked() -> Chunk:
@@ -84,7 +84,7 @@ def _chunk(work: Work, threat: ThreatName, eps: float, rows: Tensor) -> Chunk:
             inputs.x[there],
             inputs.y[there],
             eps=eps,
-            threat=threat,
+            threat=THREATS[threat],
             version=options.autoattack_version,
             seed=options.seed + start,
             batch_size=options.batch_size,
@@ -97,5 +97,5 @@ def _chunk(work: Work, threat: ThreatName, eps: float, rows: Tensor) -> Chunk:
     return found
 
 
-def _stage(work: Work, threat: ThreatName, eps: float) -> str:
+def _stage(work: Work, threat: str, eps: float) -> str:
     return f"autoattack.{threat}.{eps!r}.{work.options.autoattack_version}"

@@ -10,7 +10,7 @@ from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.stages.attacks import KEPT, Attacks
 from gradreg.evaluation.stages.bounds import bound_again
 from gradreg.evaluation.work import Work
-from gradreg.norms import ThreatName
+from gradreg.norms import Threat
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Flags:
     flags: tuple[Flag, ...]
 
 
-def diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounded | None) -> tuple[Flag, ...]:
+def diagnosis(work: Work, threat: Threat, found: Attacks, bounded: Bounded | None) -> tuple[Flag, ...]:
     """The flags, with the attacks' and the bounds' claims held against adversarial images."""
-    kept: Flags = work.ledger.once(f"flags.{threat}", Flags, lambda: _diagnosis(work, threat, found, bounded))
+    kept: Flags = work.ledger.once(f"flags.{threat.name}", Flags, lambda: _diagnosis(work, threat, found, bounded))
     return kept.flags
 
 
-def explain(work: Work, threat: ThreatName) -> tuple[Flag, ...]:
+def explain(work: Work, threat: Threat) -> tuple[Flag, ...]:
     """The flags of a model that cannot be attacked at all, to say why before the error does."""
     x, y, options = work.inputs.x[:KEPT], work.inputs.y[:KEPT], work.options
     return tuple(
@@ -36,17 +36,17 @@ def explain(work: Work, threat: ThreatName) -> tuple[Flag, ...]:
     )
 
 
-def _diagnosis(work: Work, threat: ThreatName, found: Attacks, bounded: Bounded | None) -> Flags:
+def _diagnosis(work: Work, threat: Threat, found: Attacks, bounded: Bounded | None) -> Flags:
     n, options = len(found.adversarial), work.options
     bound = None if bounded is None else _first(_with(bound_again(work, threat), bounded.calibrated, options), n)
     x, y = work.inputs.x[:n], work.inputs.y[:n]
-    with work.reporter.bar(f"diagnosis {threat}") as progress:
+    with work.reporter.bar(f"diagnosis {threat.name}") as progress:
         flags = diagnose(
             work.classifier,
             x,
             y,
             threat=threat,
-            eps=work.inputs.test_set.usual_radius(threat),
+            eps=work.inputs.test_set.usual_radius(threat.name),
             topk=options.topk,
             seed=options.seed,
             attack_result=found.result(threat, options.topk, x.device),

@@ -7,7 +7,6 @@ from typing import Any
 from gradreg.config import tables, toml
 from gradreg.diagnosis.flags import verdict
 from gradreg.evaluation.record import Evaluation, ThreatRecord
-from gradreg.norms import THREATS
 from gradreg.objectives.base import describe
 from gradreg.report.cards.figures import Remarks, figures, percent
 from gradreg.report.numbers import interval, significant
@@ -94,7 +93,7 @@ def _diagnosis(evaluation: Evaluation) -> str:
 
 
 def _verdict(record: ThreatRecord) -> str:
-    symbol = THREATS[record.threat].symbol
+    symbol = record.symbol
     if not record.flags:
         return f"{symbol}: not run."
     found = verdict(record.flags)

@@ -47,12 +47,12 @@ def figures(evaluation: Evaluation) -> list[Figure]:
     found = [Figure("clean accuracy", clean(evaluation))]
     for record in evaluation.threats.values():
         found += [
-            Figure(f"robust accuracy, {ball(record.threat, radius)}", record.robust_accuracy(radius))
+            Figure(f"robust accuracy, {ball(record.symbol, radius)}", record.robust_accuracy(radius))
             for radius in evaluation.data.usual_radii(record.threat)
         ]
         found += [
             Figure(
-                f"robust accuracy, {ball(record.threat, each.eps)}, by AutoAttack ({each.version}) alone",
+                f"robust accuracy, {ball(record.symbol, each.eps)}, by AutoAttack ({each.version}) alone",
                 share_of(each.robust),
             )
             for each in record.confirmed
@@ -79,11 +79,14 @@ def entries(evaluation: Evaluation, remarks: Remarks) -> dict[str, dict[str, Any
     """For each threat, the fields of a RobustBench entry at the threat's usual radius.
 
     `reported` is robust to all attacks; `autoattack_acc` is None unless AutoAttack was run at that radius, and
-    `unreliable` is None without a diagnosis. Empty for a top-k evaluation, since RobustBench is about top-1.
+    `unreliable` is None without a diagnosis. Empty for a top-k evaluation, since RobustBench is about top-1,
+    and without norms that have no short name.
     """
     if evaluation.settings.topk > 1:
         return {}
-    return {name: _entry(evaluation, record, remarks) for name, record in evaluation.threats.items()}
+    return {
+        name: _entry(evaluation, record, remarks) for name, record in evaluation.threats.items() if record.norm is None
+    }
 
 
 def _entry(evaluation: Evaluation, record: ThreatRecord, remarks: Remarks) -> dict[str, Any]:

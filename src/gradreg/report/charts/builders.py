@@ -7,7 +7,6 @@ from statistics import mean
 
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.shares import top_k
-from gradreg.norms import THREATS
 from gradreg.report.charts import description as axes
 from gradreg.report.charts.description import Axis, Chart, Key, Look, Series
 from gradreg.report.charts.measures import Curve, Gap, Histogram, Point, points, thinned
@@ -56,7 +55,7 @@ def curve_axis(comparison: Comparison, found: Sequence[Curve]) -> Axis:
         for curve in found
         if curve.kind == "empirical"
     ]
-    return axes.distances(threat, 1.08 * max(*comparison.radii(threat), *reached))
+    return axes.distances(threat, comparison.symbol(threat), 1.08 * max(*comparison.radii(threat), *reached))
 
 
 def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
@@ -85,7 +84,7 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
         for p in found
     ]
     return Chart(
-        ball(threat, radius),
+        ball(comparison.symbol(threat), radius),
         x,
         y,
         (path, *marks),
@@ -116,7 +115,7 @@ def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
             keys.append(Key(recipe.name, model, line=False))
             series += _accuracies(recipe.name, model, mean(ratios), seeds)
     return Chart(
-        ball(threat, radius),
+        ball(comparison.symbol(threat), radius),
         axes.linear("training time × undefended", 1.15 * max(costs), significant),
         axes.fractions(top_k("accuracy", comparison.topk)),
         tuple(series),
@@ -144,7 +143,7 @@ def winners(comparison: Comparison, threat: str) -> list[Chart]:
         ]
         drawn.append(
             Chart(
-                f"{model}, {THREATS[threat].symbol}",
+                f"{model}, {comparison.symbol(threat)}",
                 Axis("", 0.0, 1.45 * longest, ()),
                 axes.categories([_shortened(name) for name in names]),
                 tuple(series),
@@ -157,12 +156,12 @@ def winners(comparison: Comparison, threat: str) -> list[Chart]:
 
 def histogram(comparison: Comparison, threat: str, found: Histogram, highest: int) -> Chart:
     """How many images were broken at which distance, up to the highest bar of all models."""
-    x, y = axes.distances(threat, found.edges[-1]), axes.counts("images", max(1, highest))
+    x, y = axes.distances(threat, comparison.symbol(threat), found.edges[-1]), axes.counts("images", max(1, highest))
     middles = [(low + high) / 2 for low, high in pairwise(found.edges)]
     number = comparison.names.index(found.model)
     tallest = max(range(len(middles)), key=found.counts.__getitem__)
     return Chart(
-        f"{found.model}, {THREATS[threat].symbol}",
+        f"{found.model}, {comparison.symbol(threat)}",
         x,
         y,
         (Series("images", middles, found.counts, "bars", number, edges=found.edges),),
@@ -189,11 +188,11 @@ def bound_gap(comparison: Comparison, threat: str, found: Sequence[Gap]) -> Char
                 xs, ys = zip(*chosen, strict=True)
                 series.append(Series(f"bound {name}", xs, ys, "dots", number, look))
         shown, above = shown + len(pairs), above + sum(b > d + 1e-6 for d, b in pairs)
-    n, symbol = sum(gap.n for gap in found), THREATS[threat].symbol
+    n, symbol = sum(gap.n for gap in found), comparison.symbol(threat)
     return Chart(
         f"{found[0].model}, {symbol}" if len(found) == 1 else symbol,
-        axes.distances(threat, high, "distance found", low),
-        axes.distances(threat, high, "ω-bound", low),
+        axes.distances(threat, comparison.symbol(threat), high, "distance found", low),
+        axes.distances(threat, comparison.symbol(threat), high, "ω-bound", low),
         tuple(series),
         f"The ω-bound is above the distance found for {above} of the {shown} images shown.",
         note=f"{shown}{'' if shown == n else f' of {n}'} images, {above} above the diagonal",

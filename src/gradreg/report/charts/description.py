@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradreg.norms import THREATS
 from gradreg.report.numbers import distance_name, percent
 
 _Kind = Literal["steps", "line", "dots", "marks", "bars", "across"]
@@ -142,10 +141,10 @@ def _round_step(span: float, most: int) -> float:
     return next(part * power for part in (1, 2, 2.5, 5, 10) if part * power * most >= span * (1 - 1e-9))
 
 
-def distances(threat: str, high: float, label: str = "distance", low: float = 0.0) -> Axis:
+def distances(threat: str, symbol: str, high: float, label: str = "distance", low: float = 0.0) -> Axis:
     """Of a perturbation, l∞ in 1/255; logarithmic if `low` is above 0."""
     unit, suffix = (1 / 255, ", in 1/255") if threat == "linf" else (1.0, "")
-    label = f"{THREATS[threat].symbol} {label}{suffix}"
+    label = f"{symbol} {label}{suffix}"
 
     def say(value: float) -> str:
         return distance_name(threat, value)

@@ -12,13 +12,16 @@ def sections(comparison: Comparison) -> dict[str, list[Group]]:
     return {
         "curves": _curves(comparison),
         "frontier": _frontiers(comparison),
-        "attacks": _by_threat({threat: builders.winners(comparison, threat) for threat in comparison.threats}),
-        "distances": _by_threat({threat: _histograms(comparison, threat) for threat in comparison.threats}),
+        "attacks": _by_threat(
+            comparison, {threat: builders.winners(comparison, threat) for threat in comparison.threats}
+        ),
+        "distances": _by_threat(comparison, {threat: _histograms(comparison, threat) for threat in comparison.threats}),
         "gaps": _by_threat(
+            comparison,
             {
                 threat: [builders.bound_gap(comparison, threat, [gap]) for gap in gaps(comparison, threat)]
                 for threat in comparison.threats
-            }
+            },
         ),
     }
 
@@ -51,11 +54,11 @@ def _curves(comparison: Comparison) -> list[Group]:
     """All models together as attacked, then each with its bounds."""
     overviews: list[Chart] = []
     singles: dict[str, list[Chart]] = {}
-    for threat in THREATS:
+    for threat in dict.fromkeys((*THREATS, *comparison.threats)):
         found = curves(comparison, threat)
         if not found:
             continue
-        axis, symbol = builders.curve_axis(comparison, found), THREATS[threat].symbol
+        axis, symbol = builders.curve_axis(comparison, found), comparison.symbol(threat)
         attacked = [curve for curve in found if curve.kind == "empirical"]
         if len(attacked) > 1:
             overviews.append(builders.error_curves(comparison, f"All models, {symbol} attacks", attacked, axis))
@@ -63,7 +66,7 @@ def _curves(comparison: Comparison) -> list[Group]:
             builders.error_curves(comparison, f"{model}, {symbol}", [c for c in found if c.model == model], axis)
             for model in dict.fromkeys(curve.model for curve in found)
         ]
-    return [*([Group("", tuple(overviews))] if overviews else []), *_by_threat(singles, ", model by model")]
+    return [*([Group("", tuple(overviews))] if overviews else []), *_by_threat(comparison, singles, ", model by model")]
 
 
 def _frontiers(comparison: Comparison) -> list[Group]:
@@ -83,9 +86,9 @@ def _histograms(comparison: Comparison, threat: str) -> list[Chart]:
     return [builders.histogram(comparison, threat, each, highest) for each in found]
 
 
-def _by_threat(charts: dict[str, list[Chart]], suffix: str = "") -> list[Group]:
+def _by_threat(comparison: Comparison, charts: dict[str, list[Chart]], suffix: str = "") -> list[Group]:
     """A group per threat; of a single model all charts stand side by side, without headings between them."""
     if all(len(drawn) <= 1 for drawn in charts.values()):
         together = tuple(chart for drawn in charts.values() for chart in drawn)
         return [Group("", together)] if together else []
-    return [Group(THREATS[threat].symbol + suffix, tuple(drawn)) for threat, drawn in charts.items() if drawn]
+    return [Group(comparison.symbol(threat) + suffix, tuple(drawn)) for threat, drawn in charts.items() if drawn]

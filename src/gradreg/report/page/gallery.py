@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from gradreg.evaluation.record import Evaluation, Gallery, ThreatRecord
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import distance_name
 from gradreg.report.page.png import data_uri
@@ -76,7 +75,7 @@ def _broken(record: ThreatRecord, gallery: Gallery) -> list[int]:
 
 def _wall(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
     exhibits = tuple(_exhibit(evaluation, record, gallery, i, side) for i in shown)
-    return _Wall(evaluation.subject.name, THREATS[record.threat].symbol, exhibits)
+    return _Wall(evaluation.subject.name, record.symbol, exhibits)
 
 
 def _exhibit(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, i: int, side: int) -> _Exhibit:

@@ -7,7 +7,6 @@ from pathlib import PurePath
 from typing import Any
 
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.norms import THREATS
 from gradreg.report.numbers import ball, significant
 
 # The source of a model that was passed in Python.
@@ -62,12 +61,9 @@ def _model(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 def _settings(evaluation: Evaluation) -> list[tuple[str, str]]:
     data, settings, origin = evaluation.data, evaluation.settings, evaluation.origin
-    attacks = [
-        f"{THREATS[threat].symbol} in {significant(record.attacked.seconds)} s"
-        for threat, record in evaluation.threats.items()
-    ]
+    attacks = [f"{record.symbol} in {significant(record.attacked.seconds)} s" for record in evaluation.threats.values()]
     confirmed = [
-        f"{each.version} at {ball(threat, each.eps)} in {significant(each.seconds)} s"
+        f"{each.version} at {ball(evaluation.threats[threat].symbol, each.eps)} in {significant(each.seconds)} s"
         for threat, each in _confirmed(evaluation)
     ]
     smoothing = [f"σ = {s.sigma:g}, α = {s.alpha:g}, up to {s.n:,} samples" for s in evaluation.smoothing]
@@ -89,8 +85,8 @@ def _settings(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 def _bounds(evaluation: Evaluation) -> str:
     parts = []
-    for threat, record in evaluation.threats.items():
-        bounded, sign = record.bounded, THREATS[threat].symbol
+    for record in evaluation.threats.values():
+        bounded, sign = record.bounded, record.symbol
         if bounded is None:
             parts.append(f"{sign} refused: {record.refusal.rstrip('.')}")
         else:
@@ -103,10 +99,12 @@ def _bounds(evaluation: Evaluation) -> str:
 
 
 def _commands(evaluation: Evaluation) -> tuple[str, ...]:
-    """None for a model that was passed in Python, which no command can name."""
+    """None for a model, and none that evaluates in a norm, that was made in Python: no command can name them."""
     if evaluation.subject.source == _IN_PYTHON:
         return ()
-    return (*([shlex.join(_train(evaluation))] if evaluation.subject.recipe else []), shlex.join(_evaluate(evaluation)))
+    named = all(record.norm is None for record in evaluation.threats.values())
+    training = [shlex.join(_train(evaluation))] if evaluation.subject.recipe else []
+    return (*training, *([shlex.join(_evaluate(evaluation))] if named else []))
 
 
 def _train(evaluation: Evaluation) -> list[str]:

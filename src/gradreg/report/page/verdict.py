@@ -8,7 +8,6 @@ from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share, top_k
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import ball, distance_name, interval, listed, percent
 from gradreg.report.tables.cells import clean_error, mean, number
@@ -121,7 +120,7 @@ def leaders(comparison: Comparison) -> list[str]:
             found = f"{one} has the lowest robust error, {percent(first.value)}, then {other}, {percent(second.value)}"
         found = top_k(found, comparison.topk)
         sentences.append(
-            f"At {ball(threat, radius)}, {found}"
+            f"At {ball(comparison.symbol(threat), radius)}, {found}"
             + ("." if separate else f"; on {first.n:,} images their 95 % intervals overlap.")
             + ("" if level == "clear" else f" Diagnosis of {one}: {word}.")
         )
@@ -131,7 +130,7 @@ def leaders(comparison: Comparison) -> list[str]:
 def refusals(comparison: Comparison) -> list[str]:
     """Why there are no bounds where there are none, or no calibrated ones."""
     return [
-        f"{evaluation.subject.name}, {THREATS[record.threat].symbol}: {missing}"
+        f"{evaluation.subject.name}, {record.symbol}: {missing}"
         for evaluation in comparison.evaluations
         for record in evaluation.threats.values()
         if (missing := _missing(record))
@@ -162,7 +161,7 @@ def _finding(evaluation: Evaluation, record: ThreatRecord) -> _Finding:
     centre = mean(record.distance, "unbroken")
     if centre.value is not None:
         centre = replace(centre, text=distance_name(record.threat, centre.value))
-    return _Finding(THREATS[record.threat].symbol, errors, centre, len(evaluation), level, word, reason)
+    return _Finding(record.symbol, errors, centre, len(evaluation), level, word, reason)
 
 
 def _summary(clean: Cell, findings: Sequence[_Finding], cost: str) -> str:
@@ -197,4 +196,4 @@ def _sorted(model: str, record: ThreatRecord) -> _Sorted:
     )
     passed = [flag for flag in record.flags if flag.severity == "info" and flag.code != "left-out"]
     left_out = [flag for flag in record.flags if flag.severity == "info" and flag.code == "left-out"]
-    return _Sorted(model, THREATS[record.threat].symbol, tuple(raised), tuple(passed), tuple(left_out))
+    return _Sorted(model, record.symbol, tuple(raised), tuple(passed), tuple(left_out))

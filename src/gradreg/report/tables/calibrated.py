@@ -2,7 +2,6 @@
 
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Calibrated, Evaluation, ThreatRecord
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
 from gradreg.report.tables.cells import mean, number, share
@@ -22,7 +21,7 @@ def calibrated(comparison: Comparison) -> Table:
     shown = [each for each in radii if each[0] in {record.threat for _, record, _ in found}]
     rows = [
         Row(
-            f"{evaluation.subject.name}, {THREATS[record.threat].symbol}",
+            f"{evaluation.subject.name}, {record.symbol}",
             (
                 number(facts.alpha),
                 *(_error(record, facts, threat, radius) for threat, radius in shown),
@@ -43,7 +42,7 @@ def calibrated(comparison: Comparison) -> Table:
         (
             Column("α", "Share of images on which the bound may fail."),
             *(
-                Column(f"{THREATS[threat].symbol} error at {radius_name(radius)}", "By the calibrated bound.", "low")
+                Column(f"{comparison.symbol(threat)} error at {radius_name(radius)}", "By the calibrated bound.", "low")
                 for threat, radius in shown
             ),
             Column("mean bound", "Misclassified images count 0.", "high"),

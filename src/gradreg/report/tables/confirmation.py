@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Confirmed, ThreatRecord
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
 from gradreg.report.tables.cells import count, number, share
@@ -21,7 +20,7 @@ def confirmation(comparison: Comparison) -> Table:
     ]
     rows = [
         Row(
-            f"{evaluation.subject.name}, {THREATS[record.threat].symbol} at {radius_name(confirmed.eps)}",
+            f"{evaluation.subject.name}, {record.symbol} at {radius_name(confirmed.eps)}",
             _cells(record, confirmed),
         )
         for evaluation, record, confirmed in found

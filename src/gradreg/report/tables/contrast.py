@@ -16,7 +16,6 @@ from statistics import mean
 import torch
 from torch import Tensor
 
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison, Recipe
 from gradreg.report.numbers import ball, percent
 from gradreg.report.tables.cells import count, word
@@ -95,7 +94,8 @@ def _row(first: Recipe, second: Recipe, threat: str, radius: float) -> Row | Non
     if not len(images):
         return None
     a, b = (_robust(each, images, threat, radius) for each in (first, second))
-    where = ball(threat, radius) if radius else f"clean ({THREATS[threat].symbol})"
+    symbol = first.evaluations[0].threats[threat].symbol
+    where = ball(symbol, radius) if radius else f"clean ({symbol})"
     return Row(
         f"{first.name} against {second.name}, {where}",
         (

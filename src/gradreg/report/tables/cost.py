@@ -1,7 +1,6 @@
 """What training and evaluation cost, and which code, machine and settings the numbers come from."""
 
 from gradreg.evaluation.record import ThreatRecord
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
 from gradreg.report.tables.cells import count, number
@@ -12,7 +11,7 @@ from gradreg.report.tables.paper import HOURS, RATIO
 def cost(comparison: Comparison) -> Table:
     """Hours of training, propagations and seconds of evaluation."""
     columns = [Column("parameters", "Trainable parameters of the network.", "low"), HOURS, RATIO]
-    for symbol in (THREATS[threat].symbol for threat in comparison.threats):
+    for symbol in map(comparison.symbol, comparison.threats):
         columns += [
             Column(f"{symbol} attacks: propagations", "Mean forward and backward propagations per image.", "low"),
             Column(f"{symbol} attacks: seconds", "Wall time of the attacks on all images.", "low"),

@@ -5,7 +5,6 @@ from collections import Counter
 from gradreg.bounds.validity import Violations
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Attacked
-from gradreg.norms import THREATS
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images, percent
 from gradreg.report.tables.cells import clean_error, count, number, share, word
@@ -22,7 +21,7 @@ def robust_error(comparison: Comparison) -> Table:
         found = [(evaluation.threats.get(threat), radius) for threat, radius in radii]
         errors = [NOTHING if record is None else share(record.robust_error(radius)) for record, radius in found]
         rows.append(Row(evaluation.subject.name, (clean_error(evaluation), *errors)))
-    at = [f"{THREATS[threat].symbol} at {radius_name(radius)}" for threat, radius in radii]
+    at = [f"{comparison.symbol(threat)} at {radius_name(radius)}" for threat, radius in radii]
     return Table(
         "robust-error",
         "Robust error",
@@ -45,7 +44,7 @@ def bound_validity(comparison: Comparison) -> Table:
                 ("calibrated bound", record.calibrated_validity()),
             ):
                 if found is not None:
-                    name = f"{evaluation.subject.name}, {THREATS[threat].symbol}, {bound}"
+                    name = f"{evaluation.subject.name}, {comparison.symbol(threat)}, {bound}"
                     rows.append(Row(name, _validity(found)))
     return Table(
         "bound-validity",
@@ -75,7 +74,7 @@ def winners(comparison: Comparison) -> Table:
     attacks = sorted(set(total) - {"clean", ""}, key=lambda name: (-total[name], name))
     rows = [
         Row(
-            f"{evaluation.subject.name}, {THREATS[threat].symbol}",
+            f"{evaluation.subject.name}, {comparison.symbol(threat)}",
             tuple(_part(counts[name], len(evaluation)) for name in ("clean", *attacks, "")),
         )
         for evaluation, threat, counts in found

@@ -67,7 +67,7 @@ def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> R
     a = first.threats[threat].robust(radius)[here]
     b = second.threats[threat].robust(radius)[there]
     one, other, both, neither = (int(marked.sum()) for marked in (a & ~b, b & ~a, a & b, ~a & ~b))
-    name = f"{first.subject.name} against {second.subject.name}, {ball(threat, radius)}"
+    name = f"{first.subject.name} against {second.subject.name}, {ball(first.threats[threat].symbol, radius)}"
     return Row(name, (*map(count, (one, other, both, neither)), number(_sign_test(one, other))))
 
 

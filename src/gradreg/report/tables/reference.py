@@ -19,7 +19,7 @@ _Counted = tuple[int, int]
 
 def reference(comparison: Comparison, threat: str, radius: float) -> Table:
     """Clean and robust accuracy at the radius, against the cost of training."""
-    where = ball(threat, radius)
+    where = ball(comparison.symbol(threat), radius)
     return Table(
         f"reference-{threat}",
         f"Recipes at {where}",

@@ -39,7 +39,8 @@ class Run:
     def probe(self) -> str:
         """The attack that its accuracy was probed with, as "l∞ 8/255"; empty without one."""
         threat, eps = self.settings.get("probe.threat"), self.settings.get("probe.eps")
-        return ball(str(threat), float(eps)) if threat in THREATS and eps is not None else ""
+        symbol = THREATS[threat].symbol if threat in THREATS else str(threat)
+        return ball(symbol, float(eps)) if threat is not None and eps is not None else ""
 
     @property
     def machine(self) -> str | None:
