@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from evaluation_toys import SHAPE, linear, part, quick, toy
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 import gradreg
+from evaluation_toys import SHAPE, linear, part, quick, toy
 from gradreg import ConfigError, DataError
 from gradreg.evaluation import Evaluation, EvaluationOptions, load
 from gradreg.inspection.figure import figure, summary
