@@ -1,5 +1,6 @@
 """A whole evaluation and the commands on the pretended device: the host's record, whatever the data come from."""
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -115,3 +116,19 @@ def test_commands_take_the_device(name: str, tmp_path: Path, capsys: pytest.Capt
     assert status(["inspect", "3", "--model", run, "--output", picture, "--device", name, *attacks]) == 0
     assert status(["diagnose", run, "--images", "10", "--device", name]) in (0, 1)
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_built_network_takes_its_statistics_along(device: torch.device) -> None:
+    model, x = gradreg.build("small", classes=5, mean=0.4, std=0.2).eval(), torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        assert_same(on(device, model)(x.to(device)), model(x))
+
+
+def test_every_public_function_is_tried_here() -> None:
+    """A new one is to be added: with the host's answers, and a look at how often it looks."""
+    texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    public = [name for name in dir(gradreg) if inspect.isroutine(getattr(gradreg, name))]
+    assert len(public) > 10
+    # `load` is tried by the commands; the others take no tensors.
+    untried = [name for name in public if f"gradreg.{name}(" not in texts and f" {name}(" not in texts]
+    assert set(untried) <= {"load", "threat", "verdict"}
