@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from evaluation_toys import exact_distance, part, quick, toy
 from rich.console import Console
 from torch import Tensor, nn
 from toy_autoattack import install
 
+from evaluation_toys import exact_distance, part, quick, toy
 from gradreg.data import Images
 from gradreg.errors import ConfigError
 from gradreg.evaluation import load

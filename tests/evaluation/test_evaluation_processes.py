@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from evaluation_toys import quick
 from torch.multiprocessing.spawn import start_processes
 from torch.testing import assert_close
 from toy_autoattack import install
 
+from evaluation_toys import quick
 from gradreg.evaluation import load
 from gradreg.evaluation.stages import confirmation as confirming
 from gradreg.processes import leave

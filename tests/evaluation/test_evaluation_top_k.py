@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from evaluation_toys import linear, quick, toy
 from torch.testing import assert_close
 
+from evaluation_toys import linear, quick, toy
 from gradreg import inspect_image
 from gradreg.data import Images
 from gradreg.errors import ConfigError

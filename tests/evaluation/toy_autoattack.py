@@ -5,8 +5,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
-from evaluation_toys import linear
 from torch import Tensor, nn
+
+from evaluation_toys import linear
 
 _DUALS = {"L2": 2.0, "Linf": 1.0}
 
