@@ -187,7 +187,9 @@ def test_logbarrier_survives_ties() -> None:
 
     x = torch.full((3, 5), 0.1)
     result = logbarrier(Tied().eval(), x, torch.zeros(3, dtype=torch.long))
-    assert (result.distance >= 0.6 - 1e-5).all()
+    # From 0.5 on the label is not strictly ahead.
+    assert (result.distance >= 0.4).all()
+    assert (result.distance < 0.401).all()
     assert (result.distance <= 0.6 * 1.02).all()
 
 

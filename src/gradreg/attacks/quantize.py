@@ -18,6 +18,7 @@ def snap(search: Search, bits: int) -> None:
     unfinished = search.distance > 0
     search.distance = search.distance.masked_fill(unfinished, torch.inf)
     winner, search.winner = search.winner, search.winner.masked_fill(unfinished, -1)
+    search.ties, search.on_grid = None, True
     search.adversarial, search.goal, search.budget = search.x.clone(), torch.zeros_like(goal), None
     try:
         search.begin(0)

@@ -15,8 +15,8 @@ class AttackResult:
     """The nearest adversarial image found for each image.
 
     `distance` is 0 for an image that is misclassified as it is and inf where nothing was found; in both cases
-    `adversarial` is the clean image. Otherwise it lies in the box at exactly that distance and a fresh forward has
-    misclassified it. `winner` names the attack that found it ("clean": none was needed, "": none succeeded).
+    `adversarial` is the clean image. Otherwise it lies in the box at exactly that distance and a fresh forward of it
+    alone has misclassified it. `winner` names the attack that found it ("clean": none was needed, "": none succeeded).
     `eps` are the radii of a fixed-radius search: it stopped below each of them, so distances are not minimal then.
     """
 

@@ -13,14 +13,14 @@ from torch import Tensor
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
 from gradreg.attacks.search import LEAST_BUDGET, Finished, Search
+from gradreg.attacks.verify import verify
 from gradreg.calling.repeats import check_again
 from gradreg.checks.fields import check_fields, check_options
 from gradreg.checks.scalars import Count, Natural, Range, check_integer, check_numbers
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ConfigError, DataError
-from gradreg.losses import margin
-from gradreg.norms import Threat, ThreatName, checked, per_image
+from gradreg.norms import Threat, ThreatName, checked
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
@@ -152,7 +152,7 @@ def run_plan(
             _pursue(search, plan, radii, begin, report)
             if setup.quantize is not None:
                 snap(search, setup.quantize)
-            _verify(search, push=setup.quantize is None)
+            verify(search, push=setup.quantize is None)
         names = ["", *(step.attack.name for step in plan), "start"]
         winner = tuple("clean" if far == 0 else names[i + 1] for i, far in _pairs(search))
         results.append(
@@ -217,25 +217,6 @@ def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object
     with suppress(Finished):
         search.begin(number, claims)
         run()
-
-
-def _verify(search: Search, push: bool) -> None:
-    """Evaluate every adversarial image again; one that fails is pushed outwards a little, or given up."""
-    delta = search.delta
-    pending = search.found & (search.distance > 0)
-    for factor in (1.0, 1.001, 1.01, 1.1) if push else (1.0,):
-        rows = pending.nonzero().flatten()
-        if len(rows) == 0:
-            return
-        points = search.clamp(search.x[rows] + factor * delta[rows]) if factor > 1 else search.adversarial[rows]
-        with torch.no_grad():
-            holds = margin(search.classifier(points, rows), search.y[rows], search.topk) > 0
-        search.adversarial[rows] = points
-        search.distance[rows] = search.threat.norm(points - search.x[rows])
-        pending = pending.index_put((rows,), ~holds)
-    search.distance = search.distance.masked_fill(pending, torch.inf)
-    search.winner = search.winner.masked_fill(pending, -1)
-    search.adversarial = torch.where(per_image(pending, search.x).bool(), search.x, search.adversarial)
 
 
 def _pairs(search: Search) -> Iterable[tuple[int, float]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gradreg.attacks.ties import Ties
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
 from gradreg.losses import margin, misclassified, soft_margin
@@ -25,7 +26,7 @@ Loss = Callable[..., Tensor]
 # A margin must exceed the rounding of the logits, or the same image in a batch of another size may not be adversarial.
 _ROUNDING = 16.0
 # Improvements below this fraction earn no credit.
-_CREDIT = 1e-3
+CREDIT = 1e-3
 # The smallest budget that allows a query: two forwards check the model, a forward and a backward ask it, one verifies.
 LEAST_BUDGET = 5
 # Evaluations of an accelerator between two looks; every attack begins with one, so fewer than an eighth of them look.
@@ -72,6 +73,9 @@ class Search:
         self.distance.masked_fill_(wrong, 0)
         self.adversarial = x.clone()
         self.winner = torch.full_like(y, -1)
+        self.ties: Ties | None = None
+        self.on_grid = False
+        """Whether pixels are to stay on a grid of levels."""
         self.goal = torch.zeros_like(self.distance)
         self.fixed_radius = False
         self._streams = Streams(seed, x, y)
@@ -183,7 +187,8 @@ class Search:
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
         self._calls += 1
         self._uncount(forwards=True, times=count)
-        hit = (self._reached(logits, self.y[rows].repeat(count), count) > 0).view(count, -1)
+        raw = margin(logits, self.y[rows].repeat(count), self.topk)
+        hit = (self._reached(raw, logits, count) > 0).view(count, -1)
         return hit if self._active is None else hit & self._active
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,30 +229,49 @@ class Search:
         """Normal random numbers from one stream per image."""
         return self._streams.normal(self.x, draw, self._attack)
 
-    def _reached(self, logits: Tensor, y: Tensor, times: int = 1) -> Tensor:
+    def _reached(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
         rounding = _ROUNDING * torch.finfo(logits.dtype).eps
-        reached = (margin(logits, y, self.topk) - rounding * logits.abs().amax(1)).to(self.distance.dtype)
+        reached = (raw - rounding * logits.abs().amax(1)).to(self.distance.dtype)
         finite = reached.isfinite()
         self._broken |= ~(finite if self._active is None else finite | ~self._active.repeat(times)).all()
         return reached
 
     def _record(self, points: Tensor, logits: Tensor) -> Tensor:
         known = self._take(self.distance)
-        reached = self._reached(logits, self._take(self.y))
+        raw = margin(logits, self._take(self.y), self.topk)
+        reached = self._reached(raw, logits)
         distance = self.threat.norm(points - self._take(self.x))
         better = (reached > 0) & (distance < known)
         if self._active is not None:
             better &= self._active
+        self._record_ties(raw == 0, points, distance, known)
         if self._every == 1 and not bool(better.any()):
             # Where the check is free it saves copying all images when none improved.
             return reached
         self.distance = self._spread(distance.where(better, known), self.distance)
         if self._claims:
-            won = better & (distance < (1 - _CREDIT) * self._take(self._before))
+            won = better & (distance < (1 - CREDIT) * self._take(self._before))
             self.winner = self._spread(self._take(self.winner).masked_fill(won, self._attack), self.winner)
         nearest = torch.where(per_image(better, points).bool(), points, self._take(self.adversarial))
         self.adversarial = self._spread(nearest, self.adversarial)
         return reached
+
+    def _record_ties(self, tied: Tensor, points: Tensor, distance: Tensor, known: Tensor) -> None:
+        tied = tied & (distance > 0) & (distance < (1 - CREDIT) * known)
+        if self._active is not None:
+            tied &= self._active
+        if self._every == 1 and not bool(tied.any()):
+            return
+        if self.ties is None:
+            self.ties = Ties.none(self.x, self.distance)
+        rows = torch.arange(len(self.x), device=self.x.device) if self._rows is None else self._rows
+        self.ties.record(rows, points, distance.where(tied, torch.inf), self._attack)
+
+    def affords(self, propagations: int) -> Tensor:
+        """Images that have a budget for so many more propagations, the one that is kept for verification included."""
+        if self.budget is None or self.queries is None:
+            return torch.ones_like(self.distance, dtype=torch.bool)
+        return self.queries.forwards + self.queries.backwards + propagations <= self.budget + 1
 
     def _next(self) -> None:
         """Decide which images the next evaluation is about."""

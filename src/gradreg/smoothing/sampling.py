@@ -97,14 +97,16 @@ class Sampler:
         with torch.no_grad():
             logits = self.classifier(torch.add(self.x[index], noise, alpha=self.sigma), index)
         # An answer of −1 stands for logits that are not finite, so that one look at the device tells both.
-        answers = logits.argmax(1).where(logits.isfinite().all(1), -1).cpu().numpy()
+        first, second = logits.topk(2).values.unbind(1)
+        # A tie is no answer, since nothing says how it would be broken: it counts for no class.
+        answers = logits.argmax(1).where(first > second, self.classes).where(logits.isfinite().all(1), -1).cpu().numpy()
         if answers.min() < 0:
             bad = int(rows[answers.argmin()])
             raise ModelError(f"The model's logits are not finite on image {bad} with noise of σ = {self.sigma:g}.")
         end = 0
         for stage, taken in pieces:
             end += taken
-            stage.counts += np.bincount(answers[end - taken : end], minlength=self.classes)
+            stage.counts += np.bincount(answers[end - taken : end], minlength=self.classes + 1)[: self.classes]
 
     def _open(self, request: Request) -> Stage:
         image, number, samples = request
