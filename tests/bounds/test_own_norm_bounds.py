@@ -101,9 +101,9 @@ def test_a_saved_regularity_asks_for_its_norm(tmp_path: Path, plane: nn.Sequenti
     made.save(path)
     again = Regularity.load(path, threat=Weighted("l2", weights()))
     assert_close(bounds(plane, images, y, again).omega, bounds(plane, images, y, made).omega)
-    with pytest.raises(ConfigError, match=rf"is about the norm {t.name}: pass it as threat=; got none"):
+    with pytest.raises(ConfigError, match=rf"is about the norm '{t.name}': pass it as threat=; got none"):
         Regularity.load(path)
-    with pytest.raises(ConfigError, match=rf"about the norm {t.name}: .*; got weighted-"):
+    with pytest.raises(ConfigError, match=rf"about the norm '{t.name}': .*; got weighted-"):
         Regularity.load(path, threat=Weighted("l2", weights(seed=1)))
     with pytest.raises(ConfigError, match="geometry must be the norm l2; got three-halves"):
         Regularity("l2", "given", torch.ones(()), torch.ones(1), torch.ones(1), geometry=ThreeHalves())
