@@ -60,7 +60,8 @@ class Ledger:
             if self.writes:
                 held.enter_context(lock(self.folder))
             head = self.folder / _HEAD
-            if head.is_file():
+            # Whatever has its name is read: a pipe in its place is refused there, and would be waited for when written.
+            if head.exists():
                 begun = _read(head)
                 check_same(self.folder, begun["about"], self.about)
                 self.noted = {name: value for name, value in begun.items() if name != "about"}
@@ -74,7 +75,7 @@ class Ledger:
 
     def finished(self, name: str) -> bool:
         """Whether that part is finished."""
-        return self.folder is not None and (self.folder / f"{name}{_DONE}").is_file()
+        return self.folder is not None and (self.folder / f"{name}{_DONE}").exists()
 
     def load(self, name: str, kind: Any) -> Any:
         """A finished part as a value of type `kind` (a dataclass, or a tuple of them); None if it is not finished."""
