@@ -1,5 +1,6 @@
 """What the tests share: deterministic inputs that leave the global random streams alone."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,14 @@ def _one_thread_and_a_fixed_seed() -> Iterator[None]:
         torch.manual_seed(0)
         yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def as_in_a_terminal() -> Iterator[None]:
+    """A shell starts background jobs, as a CI's may be, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

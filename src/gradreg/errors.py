@@ -32,6 +32,10 @@ class StorageError(GradregError, OSError):
     """A file that could not be written; what was there before is kept."""
 
 
+class LostProcessError(GradregError):
+    """One of several processes ended or is out of reach, so the others cannot go on."""
+
+
 class TrustError(GradregError):
     """A file that names code to import, which the caller does not trust."""
 

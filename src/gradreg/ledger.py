@@ -24,6 +24,7 @@ from gradreg.codec import join, split
 from gradreg.errors import ConfigError, DataError, StorageError
 from gradreg.locks import lock
 from gradreg.reading import one_sentence, read_json
+from gradreg.stopwatch import Stopwatch
 
 _KIND = "part of a ledger"
 _HEAD = "begun.json"
@@ -123,17 +124,18 @@ class Timer:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._before = _noted_seconds(path)
-        self._began = self._noted = perf_counter()
+        self._watch, self._noted = Stopwatch(), perf_counter()
 
     @property
     def seconds(self) -> float:
         """So far."""
-        return self._before + perf_counter() - self._began
+        return self._before + self._watch.seconds
 
     def watching(self, progress: Callable[[int, int], None]) -> Callable[[int, int], None]:
         """`progress` as a callback that also notes the time."""
 
         def tick(done: int, total: int) -> None:
+            self._watch.lap()
             if self._path is not None and perf_counter() - self._noted > _EVERY:
                 with suppress(StorageError):  # a clock is not worth stopping for
                     storage.write_json(self._path, {"seconds": self.seconds})

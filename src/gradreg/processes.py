@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ import torch.distributed as dist
 import torch.distributed.nn.functional
 from torch import Tensor, nn
 
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, LostProcessError
+
+# What gloo and nccl say; torch raises it as a plain RuntimeError.
+_LOST = re.compile(r"/gloo/|\bNCCL\b|[Cc]onnection (closed|reset) by peer|Socket (Timeout|closed)")
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,29 @@ def joined(device: str = "auto") -> Iterator[Processes]:
         return
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    with _one_sentence(world):
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        try:
+            yield Processes(dist.get_rank(), world, chosen)
+        finally:
+            leave()
+
+
+@contextmanager
+def _one_sentence(world: int) -> Iterator[None]:
+    """Say that another process is gone, whichever operation noticed: DDP's in backward, or the store's at the start."""
     try:
-        yield Processes(dist.get_rank(), world, chosen)
-    finally:
-        leave()
+        yield
+    except RuntimeError as error:
+        words = " ".join(str(error).split())
+        if not (isinstance(error, dist.DistError) or _LOST.search(words)):
+            raise
+        # Without the place in their code, and without their advice.
+        said = re.sub(r"^\[[^]]*\]\s*", "", words).partition(". ")[0]
+        raise LostProcessError(
+            f"Process {os.environ.get('RANK', '0')} of {world} has lost another, which ended or is out of reach "
+            f"({said[:200]}): start all again. Training continues with --resume, an evaluation by the same command."
+        ) from error
 
 
 def leave() -> None:

@@ -91,6 +91,7 @@ def test_two_machines_with_a_process_each_train_as_one_with_two(place: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_in_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_torchrun_saves_and_one_process_finishes(place: Path, number: signal.Signals) -> None:
     """It passes the signal on to its processes, which are in groups of their own, and waits for them for 30 seconds."""

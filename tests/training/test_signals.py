@@ -1,20 +1,13 @@
 """The first signal asks for the end, the next one is the end."""
 
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from gradreg.training.signals import stop_requests
 
-
-@pytest.fixture(autouse=True)
-def as_in_a_terminal() -> Iterator[None]:
-    """A shell starts background jobs, as a CI's may be, with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("as_in_a_terminal")
 
 
 def interrupted(times: int) -> int:
@@ -32,6 +25,22 @@ def test_the_second_signal_acts_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(2)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_hanging_up_asks_for_the_end_and_what_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with stop_requests() as request:
+            signal.raise_signal(signal.SIGHUP)
+        assert request.signal == signal.SIGHUP
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        with stop_requests() as request:
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.raise_signal(number)
+        assert request.signal == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_outside_the_main_thread_signals_are_left_alone() -> None:

@@ -25,6 +25,7 @@ from gradreg.norms import Threat
 from gradreg.penalty.passes import Model
 from gradreg.processes import joined
 from gradreg.runs.subject import Subject, check_fits, describe, device_of
+from gradreg.stopwatch import noticing_stops
 from gradreg.writing import sweep
 
 T = TypeVar("T")
@@ -59,6 +60,7 @@ def evaluate(
     inputs = inputs_of(data, calibration, chosen)
     inputs = inputs.to(device_of(classifier, inputs.x)).quoted_in(chosen.norms)
     with (
+        noticing_stops(),
         joined(str(inputs.x.device)) as processes,
         TemporaryDirectory() if folder is None else nullcontext(str(folder)) as place,
     ):

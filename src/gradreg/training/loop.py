@@ -16,6 +16,7 @@ from gradreg.provenance import commit, hardware
 from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Settings
+from gradreg.stopwatch import Stopwatch, noticing_stops
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
 from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
@@ -101,7 +102,7 @@ class Trainer:
         epochs = self.settings.epochs
         self.reporter.begin(sum(self.source.steps(epoch) for epoch in range(epochs)), self.position.step)
         self.learner.model.train()
-        with stop_requests() as request:
+        with noticing_stops(), stop_requests() as request:
             while self.position.epoch < epochs:
                 found = self._epoch(request) or self._finish_epoch()
                 if found:
@@ -111,7 +112,7 @@ class Trainer:
     def _epoch(self, request: StopRequest) -> Failure | None:
         """Train on the remaining batches of this epoch."""
         at, steps, images = self.position, self.source.steps(self.position.epoch), 0
-        began = last = perf_counter()
+        watch = Stopwatch()
         for x, y in self.source.batches(at.epoch, at.batch):
             epoch = at.epoch + at.batch / steps
             key = (self.settings.seed, at.rollbacks, at.step)
@@ -119,13 +120,12 @@ class Trainer:
             at.step += 1
             at.batch += 1
             images += len(x) * self.processes.world
-            now = perf_counter()
-            at.seconds, last = at.seconds + now - last, now
+            at.seconds += watch.lap()
             if self.reporter.wants_loss:
-                self.reporter.step(at.step, at.epoch, outcome.loss.item(), images / (now - began))
+                self.reporter.step(at.step, at.epoch, outcome.loss.item(), images / max(watch.seconds, 1e-9))
             if found := self._check(request):
                 return found
-        self.images_per_second = images / max(perf_counter() - began, 1e-9)
+        self.images_per_second = images / max(watch.seconds, 1e-9)
         return None
 
     def _rate_factor(self, epoch: float) -> float:
