@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradreg.display.plot import COLOURS, GUIDE, new_figure
 from gradreg.errors import DataError
-from gradreg.report.charts.plot import COLOURS, GUIDE, new_figure
 from gradreg.report.tables.runs import Run, cost, middle
 from gradreg.report.tables.settings import differences, setting, short
 

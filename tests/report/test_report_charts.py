@@ -9,9 +9,9 @@ import torch
 from generated import generated
 from PIL import Image
 
+from gradreg.display.charts import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.charts import svg
-from gradreg.report.charts.description import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
 from gradreg.report.page import gallery

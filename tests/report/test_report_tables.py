@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from gradreg.config.fractions import radius_name
+from gradreg.display.numbers import significant
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Calibrated, Evaluation, Seen
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import significant
 from gradreg.report.tables.layout import Row, Table
 from gradreg.report.tables.quoted import rows as paper_rows
 from gradreg.report.tables.registry import tables

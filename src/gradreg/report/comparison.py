@@ -7,11 +7,11 @@ from functools import cached_property
 
 import torch
 
+from gradreg.display.numbers import listed
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.norms import THREATS
 from gradreg.report import threats
-from gradreg.report.numbers import listed
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 from gradreg.config import tables, toml
 from gradreg.diagnosis.flags import verdict
+from gradreg.display.numbers import interval, significant
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.objectives.base import describe
 from gradreg.report.cards.figures import Remarks, figures, percent
-from gradreg.report.numbers import interval, significant
 from gradreg.report.page import provenance
 from gradreg.runs.settings import Config
 

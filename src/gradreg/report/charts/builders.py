@@ -6,12 +6,13 @@ from itertools import pairwise
 from statistics import mean
 
 from gradreg.config.fractions import radius_name
+from gradreg.display import charts as axes
+from gradreg.display.charts import Axis, Chart, Key, Look, Series
+from gradreg.display.numbers import percent, significant
 from gradreg.evaluation.shares import top_k
-from gradreg.report.charts import description as axes
-from gradreg.report.charts.description import Axis, Chart, Key, Look, Series
 from gradreg.report.charts.measures import Curve, Gap, Histogram, Point, points, thinned
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import ball, percent, significant
+from gradreg.report.numbers import ball
 from gradreg.report.tables.findings import wins
 
 _LOOKS: dict[str, Look] = {

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradreg.display.plot import plot
 from gradreg.errors import ConfigError
 from gradreg.locks import lock
-from gradreg.report.charts.plot import plot
 from gradreg.report.charts.selection import figures
 from gradreg.report.comparison import Comparison
 from gradreg.writing import replacing

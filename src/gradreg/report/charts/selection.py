@@ -1,8 +1,8 @@
 """Which charts are shown: on the page model by model, in the files of a paper all models together."""
 
+from gradreg.display.charts import Chart, Figure, Group
 from gradreg.norms import THREATS
 from gradreg.report.charts import builders
-from gradreg.report.charts.description import Chart, Figure, Group
 from gradreg.report.charts.measures import curves, gaps, histograms
 from gradreg.report.comparison import Comparison
 

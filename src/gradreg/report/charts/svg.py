@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gradreg.report.charts.description import Axis, Chart, Key, Series, bars, vertices
+from gradreg.display.charts import Axis, Chart, Key, Series, bars, vertices
 
 # A drawing is this wide in its own units; at a phone's width a unit is a little less than a pixel.
 _WIDTH = 420.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from gradreg.display.numbers import distance_name
 from gradreg.evaluation.record import Evaluation, Gallery, ThreatRecord
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import distance_name
 from gradreg.report.page.png import data_uri
 
 # Of one model and threat, and bytes of all pictures together: with many models of large images, they are shown smaller.

@@ -7,11 +7,12 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from gradreg.display.charts import Chart, Group, Key, legend_of
+from gradreg.display.numbers import significant
 from gradreg.report.charts import svg
-from gradreg.report.charts.description import Chart, Group, Key, legend_of
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import images, significant
+from gradreg.report.numbers import images
 from gradreg.report.page import provenance
 from gradreg.report.page.gallery import walls
 from gradreg.report.page.glossary import GLOSSARY

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from gradreg.display.numbers import significant
 from gradreg.evaluation.record import Confirmed, Evaluation
-from gradreg.report.numbers import ball, significant
+from gradreg.report.numbers import ball
 
 # The source of a model that was passed in Python.
 _IN_PYTHON = "Python"

@@ -6,10 +6,11 @@ from typing import Literal
 
 from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import Flag, Severity, verdict
+from gradreg.display.numbers import distance_name, interval, listed, percent
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share, top_k
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import ball, distance_name, interval, listed, percent
+from gradreg.report.numbers import ball
 from gradreg.report.tables.cells import clean_error, mean, number
 from gradreg.report.tables.layout import Cell
 

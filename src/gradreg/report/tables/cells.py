@@ -4,9 +4,10 @@ import math
 
 from torch import Tensor
 
+from gradreg.display.numbers import interval, percent, significant
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import Share, share_of
-from gradreg.report.numbers import clean_errors, interval, percent, significant
+from gradreg.report.numbers import clean_errors
 from gradreg.report.numbers import share as counted
 from gradreg.report.tables.layout import NOTHING, Cell
 

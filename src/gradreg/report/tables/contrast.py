@@ -16,8 +16,9 @@ from statistics import mean
 import torch
 from torch import Tensor
 
+from gradreg.display.numbers import percent
 from gradreg.report.comparison import Comparison, Recipe
-from gradreg.report.numbers import ball, percent
+from gradreg.report.numbers import ball
 from gradreg.report.tables.cells import count, word
 from gradreg.report.tables.layout import Cell, Column, Row, Table
 

@@ -4,9 +4,10 @@ from collections import Counter
 
 from gradreg.bounds.validity import Violations
 from gradreg.config.fractions import radius_name
+from gradreg.display.numbers import percent
 from gradreg.evaluation.record import Attacked
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import images, percent
+from gradreg.report.numbers import images
 from gradreg.report.tables.cells import clean_error, count, number, share, word
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.tables.paper import CLEAN

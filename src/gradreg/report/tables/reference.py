@@ -5,9 +5,10 @@ from statistics import mean
 
 from torch import Tensor
 
+from gradreg.display.numbers import interval, percent, significant
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.report.comparison import Comparison, Recipe, training_seed
-from gradreg.report.numbers import ball, clean_errors, images, interval, percent, significant
+from gradreg.report.numbers import ball, clean_errors, images
 from gradreg.report.tables.cells import number, word
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 from gradreg.report.tables.settings import changes_text, flat, nearest_recipe

@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from gradreg.display.numbers import interval, percent
 from gradreg.errors import DataError
 from gradreg.norms import THREATS
-from gradreg.report.numbers import ball, images, interval, percent
+from gradreg.report.numbers import ball, images
 from gradreg.report.numbers import share as counted
 from gradreg.report.tables.cells import number, word
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradreg.report.charts.description import Axis, Chart, Figure, Key, Series, bars, legend_of, vertices
+from gradreg.display.charts import Axis, Chart, Figure, Key, Series, bars, legend_of, vertices
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

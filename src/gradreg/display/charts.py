@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gradreg.report.numbers import distance_name, percent
+from gradreg.display.numbers import distance_name, percent
 
 _Kind = Literal["steps", "line", "dots", "marks", "bars", "across"]
 """Step function, straight line, one dot per image, the model's marker, upright bars, bars from left to right."""

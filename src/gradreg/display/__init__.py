@@ -1,0 +1,1 @@
+"""How results are shown: numbers in words, summaries, tables of records, charts."""
