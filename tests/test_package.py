@@ -12,7 +12,7 @@ import gradreg
 from gradreg.cli import main
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("matplotlib", "jinja2", "sklearn", "scipy.stats", "torchvision", "timm", "PIL", "mlxtend", "pandas")
+HEAVY = ("matplotlib", "jinja2", "sklearn", "scipy.stats", "torchvision", "timm", "PIL", "pandas")
 
 
 def modules_after(code: str) -> set[str]:

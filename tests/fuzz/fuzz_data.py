@@ -1,4 +1,4 @@
-"""Samples of data sets: idx, CIFAR in its layouts, npy, the cache of mnist5k, image folders."""
+"""Samples of data sets: idx, CIFAR in its layouts, npy, the digits of mnist5k, image folders."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ import torch
 from fuzz_values import Maker
 from PIL import Image
 
-from gradreg.data import Images, cifar10, cifar10_1, fashion_mnist, load
+from gradreg.data import cifar10, cifar10_1, fashion_mnist, mnist5k
 from gradreg.data import folder as folders
 from gradreg.data.resize import Copies, _prepare
 
@@ -90,18 +90,14 @@ def make_npy(folder: Path, seed: int) -> None:
     np.save(folder / "cifar10.1_v6_labels.npy", np.arange(ROWS))
 
 
-def make_cache(folder: Path, seed: int) -> None:
-    if seed == 0:
-        load("mnist5k", folder)
-    else:
-        (folder / "mnist5k.safetensors").write_bytes(b"something else")
+def make_digits(folder: Path, seed: int) -> None:
+    for file in mnist5k.HOME.glob("*.gz"):
+        (folder / file.name).write_bytes(b"something else" if seed else file.read_bytes())
 
 
-def read_cache(folder: Path) -> Any:
-    data = load("mnist5k", folder)
-    assert isinstance(data.train, Images)
-    assert isinstance(data.test, Images)
-    return data.train.pixels, data.train.labels, data.test.pixels, data.test.labels
+def read_digits(folder: Path) -> Any:
+    train, test = mnist5k.read(folder)
+    return train.pixels, train.labels, test.pixels, test.labels
 
 
 _KINDS = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "webp": "WEBP", "tif": "TIFF", "ppm": "PPM"}

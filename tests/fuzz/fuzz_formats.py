@@ -77,7 +77,7 @@ FORMATS: tuple[Format, ...] = (
         "cifar archive", data.make_cifar(cifar10._BINARY, True), lambda folder: load("cifar10", folder), data.hold_cifar
     ),
     Format("npy", data.make_npy, lambda folder: load("cifar10.1", folder), data.hold_images),
-    Format("mnist5k", data.make_cache, data.read_cache, sealed=True, slow=True),
+    Format("mnist5k", data.make_digits, data.read_digits, sealed=True, slow=True),
     Format("images", data.make_images, data.read_images, data.hold_pixels),
     Format("note of resized copies", data.make_note, data.read_note),
 )

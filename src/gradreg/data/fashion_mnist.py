@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from gradreg.data.files import damaged, download, read
+from gradreg.data.files import download
+from gradreg.data.idx import read_labels, read_pixels
 from gradreg.data.images import Images
-from gradreg.errors import DataError
 
 _ADDRESS = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _MD5 = {
@@ -43,27 +38,9 @@ def load(root: Path) -> tuple[Images, Images]:
     return _part(files, "train"), _part(files, "t10k")
 
 
-def _parse_idx(data: bytes, source: Path, dimensions: int) -> NDArray[np.uint8]:
-    """The array of an idx file: 0, 0, a type code (8: bytes), the number of dimensions, their sizes, the values."""
-    header = 4 + 4 * dimensions
-    if data[:4] != bytes((0, 0, 8, dimensions)):
-        raise DataError(
-            f"{source} begins with {data[:4].hex() or 'nothing'}, not with the {bytes((0, 0, 8, dimensions)).hex()} "
-            f"of an idx file of bytes in {dimensions} dimensions: download it again."
-        )
-    if len(data) < header:
-        raise damaged(source, "its header is incomplete")
-    shape = tuple(int(size) for size in np.frombuffer(data, ">u4", dimensions, offset=4))
-    if len(data) - header != math.prod(shape):
-        raise damaged(source, f"its header announces {math.prod(shape)} values, {len(data) - header} follow")
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
-
-
 def _part(files: dict[str, Path], part: str) -> Images:
     images, labels = files[f"{part}-images-idx3-ubyte"], files[f"{part}-labels-idx1-ubyte"]
-    pixels = torch.from_numpy(_parse_idx(read(images), images, 3).copy()).unsqueeze(1)
-    numbers = torch.from_numpy(_parse_idx(read(labels), labels, 1).astype(np.int64))
-    return Images(pixels, numbers, CLASSES, source=f"{images} with {labels.name}")
+    return Images(read_pixels(images), read_labels(labels), CLASSES, source=f"{images} with {labels.name}")
 
 
 def _find(folder: Path, name: str) -> Path | None:
