@@ -73,8 +73,7 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
     Of a file that gradreg wrote the checksum must be right, whoever reads it.
     """
     size = check_regular(path)
-    if size > _memory():
-        raise DataError(f"{path} must fit into this machine's memory of {_memory():,} bytes; got {size:,} bytes.")
+    check_memory(path, size)
     try:
         with open(path, "rb") as file:
             header = int.from_bytes(file.read(8), "little")
@@ -89,6 +88,12 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
     if metadata.keys() == _OURS and metadata[_CHECKSUM] != _digest(written, tensors):
         raise DataError(f"{path} {_CHANGED}: restore it, or delete it.")
     return tensors, metadata
+
+
+def check_memory(path: str | os.PathLike[str], size: int) -> None:
+    """Refuse a file whose content this machine cannot hold."""
+    if size > _memory():
+        raise DataError(f"{path} must fit into this machine's memory of {_memory():,} bytes; got {size:,} bytes.")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ FORMATS: tuple[Format, ...] = (
         runs.lesser_checkpoints,
     ),
     Format("weights", runs.make_weights, runs.read_weights, runs.hold_weights, seal_tensors),
+    Format("torch.save", runs.make_saved(old=False), runs.read_saved, runs.hold_saved, sealed=True),
+    Format("torch.save of old", runs.make_saved(old=True), runs.read_saved, runs.hold_saved),
     Format("recipe", runs.make_recipe, lambda folder: recipes.config(folder / "mine.toml"), runs.hold_recipe),
     Format("shipped network", runs.make_shipped, lambda folder: _row("net", folder)),
     Format("evaluation", results.make_evaluation, evaluation.load, results.hold_evaluation, seal_evaluation),

@@ -15,10 +15,10 @@ from gradreg import storage
 from gradreg.config import tables, toml
 from gradreg.models import build
 from gradreg.processes import joined
+from gradreg.runs import files, networks, recipes
 from gradreg.runs import load as load_run
-from gradreg.runs import networks, recipes
 from gradreg.runs.directory import MACHINE, RunDirectory
-from gradreg.runs.opening import _load_weights, with_training
+from gradreg.runs.opening import with_training
 from gradreg.runs.settings import Config, Settings
 from gradreg.runs.subject import Subject
 from gradreg.training.loop import Trainer
@@ -157,9 +157,36 @@ def make_weights(folder: Path, seed: int) -> None:
 
 
 def read_weights(folder: Path) -> nn.Module:
+    return _read(folder / "w.safetensors")
+
+
+def _read(path: Path) -> nn.Module:
     net = build(**MODEL)  # type: ignore[arg-type]
-    _load_weights(net, folder / "w.safetensors", "compact")
+    files.load_into(net, files.read(path), path, "take another")
     return net
+
+
+def make_saved(old: bool) -> Maker:
+    """A training script's checkpoint, in torch's archive or as it was before there was one."""
+
+    def make(folder: Path, seed: int) -> None:
+        torch.manual_seed(seed)
+        state = {f"module.{name}": value for name, value in build(**MODEL).state_dict().items()}  # type: ignore[arg-type]
+        content = {"state_dict": state, "epoch": 3, "best": torch.tensor(0.5)}
+        torch.save(content, folder / "w.pt", _use_new_zipfile_serialization=not old)
+
+    return make
+
+
+def read_saved(folder: Path) -> nn.Module:
+    return _read(folder / "w.pt")
+
+
+def hold_saved(value: Any, folder: Path) -> None:
+    stored = torch.load(folder / "w.pt", weights_only=True)["state_dict"]
+    for name, weight in value.state_dict().items():
+        assert torch.equal(weight.double(), stored[f"module.{name}"].double()), name
+        assert bool(weight.isfinite().all()), name
 
 
 def hold_weights(value: Any, folder: Path) -> None:

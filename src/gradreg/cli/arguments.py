@@ -4,7 +4,7 @@ An option that takes several values in Python (names, numbers, radii by threat) 
 options dataclass reads both. Numbers may be fractions, such as 8/255.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +24,8 @@ T = TypeVar("T")
 DATA = choices()
 _DATA_DIR = "Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."
 _MODEL = (
-    "A run directory, a name that `gradreg networks` lists, a .safetensors file (with --architecture), timm:NAME or "
-    "package.module:function."
+    "A run directory, a name that `gradreg networks` lists, a .safetensors, .pt, .pth or .ckpt file (with "
+    "--architecture), timm:NAME, torchvision:NAME or package.module:function."
 )
 
 _TRUST = (
@@ -58,6 +58,8 @@ class ModelArguments:
     """The network that a weights file is for: any name that `gradreg.build` knows."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An option of that network, as in --set activation=gelu."""
+    key: str | None = None
+    """Which weights of the file, if it holds several sets, as in --key ema."""
     size: int | None = None
     """The side of the square images of a folder; default: the run's own, or 224."""
     device: str = "auto"
@@ -69,14 +71,23 @@ class ModelArguments:
         """The model and its data set on the device, as an `Opened`, and the device."""
         from gradreg.runs.opening import open_model_on
 
-        named = self.device, model, self.data, self.data_dir, self.architecture, self.set, self.size
-        with open_model_on(*named, trust=self.trust or False) as (opened, device):
+        named = {name: getattr(self, name) for name in ("architecture", "key", "size", "data_dir")}
+        with open_model_on(self.device, model, self.data, self.set, trust=self.trust or False, **named) as (
+            opened,
+            device,
+        ):
             yield replace(opened, subject=replace(opened.subject, arguments=self.written)), device
 
     @property
     def written(self) -> tuple[str, ...]:
         """The arguments that mean the same on another machine, as they were typed."""
-        given = {"--data": [self.data], "--architecture": [self.architecture], "--set": self.set, "--size": [self.size]}
+        given: dict[str, Sequence[Any]] = {
+            "--data": [self.data],
+            "--architecture": [self.architecture],
+            "--set": self.set,
+            "--key": [self.key],
+            "--size": [self.size],
+        }
         pairs = [(flag, str(value)) for flag, values in given.items() for value in values if value is not None]
         return tuple(word for pair in pairs for word in pair)
 

@@ -13,8 +13,8 @@ from gradreg.cli.arguments import Inline, ModelArguments, ModelName, say
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.runner import evaluate
 from gradreg.processes import speaks
+from gradreg.runs.files import SAFE, is_weights
 from gradreg.runs.networks import names
-from gradreg.runs.opening import SUFFIX
 
 # The exit status when something is certainly wrong, in the model's code or in gradreg.
 _PROVEN_BUG = 3
@@ -55,7 +55,7 @@ def _default_folder(model: str) -> Path:
     # A folder that happens to have a shipped network's name is not what was evaluated.
     if path.is_dir() and ((path / "config.toml").is_file() or model not in names()):
         return path / "evaluation"
-    if model.endswith(SUFFIX) and (path.parent / "config.toml").is_file():
+    if model.endswith(SAFE) and (path.parent / "config.toml").is_file():
         return path.parent / f"evaluation-{path.stem}"
-    name = path.stem if model.endswith(SUFFIX) else model
+    name = path.stem if is_weights(path) else model
     return Path("evaluations") / re.sub(r"[^\w.-]+", "-", name)

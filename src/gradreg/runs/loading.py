@@ -9,24 +9,38 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.checks.scalars import check_choice, check_path
-from gradreg.errors import RunError
+from gradreg.errors import ConfigError, RunError
 from gradreg.models import build
 from gradreg.models.registry import MODELS
 from gradreg.reading import one_sentence
-from gradreg.runs import networks
+from gradreg.runs import files, networks
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.trust import Trust, check_trusted
 from gradreg.runs.weights import check_fit, load_weights
 
 
-def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best", *, trust: Trust = False) -> nn.Module:
+def load(
+    run: str | os.PathLike[str],
+    which: Literal["best", "last"] = "best",
+    *,
+    trust: Trust = False,
+    architecture: str | nn.Module | None = None,
+    options: Mapping[str, Any] | None = None,
+    key: str | None = None,
+) -> nn.Module:
     """The network of a run, in eval mode, with the weights of its best or last epoch.
 
     `run` is a run directory or the name of a shipped network; a run directory of that name takes precedence. If the run
     names code of your own, pass `trust=True`, or the name of its package: loading a run would execute it.
+
+    `run` may also be a weights file (.safetensors, .pt, .pth, .ckpt) for an `architecture`: a network of yours, which
+    gets the weights, or a name that `gradreg.build` knows, with its `options` such as {"classes": 10}. `key` says which
+    weights, in a file that holds several sets.
     """
     check_path("run", run)
     check_choice("which", which, ("best", "last"))
+    if architecture is not None or (files.is_weights(Path(run)) and not Path(run).is_dir()):
+        return _from_file(Path(run), architecture, options or {}, key)
     directory = RunDirectory(networks.resolve(run))
     if not (directory.folder / networks.CONFIG).is_file():
         raise RunError(
@@ -53,6 +67,23 @@ def load(run: str | os.PathLike[str], which: Literal["best", "last"] = "best", *
     if config.get("channels_last"):
         # Files hold contiguous weights; in channels_last, as trained, the CIFAR-10 networks are up to twice as fast.
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network.eval()
+
+
+def _from_file(
+    path: Path, architecture: str | nn.Module | None, options: Mapping[str, Any], key: str | None
+) -> nn.Module:
+    if architecture is None:
+        raise ConfigError(
+            f"{path} holds weights without an architecture, so pass architecture=, a network or a name such as compact."
+        )
+    if isinstance(architecture, nn.Module):
+        network, remedy = architecture, "pass the network that they were saved from as architecture"
+    else:
+        remedy = f"check architecture {architecture!r} and its options"
+        with torch.random.fork_rng():
+            network = build(architecture, **options)
+    files.load_into(network, files.read(path, key), path, remedy)
     return network.eval()
 
 

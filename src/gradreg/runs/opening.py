@@ -13,20 +13,18 @@ from torch import nn
 from gradreg.config import tables, toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
-from gradreg.errors import ConfigError, DataError, ModelError
+from gradreg.errors import ConfigError, ModelError
 from gradreg.models import build
 from gradreg.models.registry import LIBRARIES, MODELS, complete
 from gradreg.processes import joined
-from gradreg.runs import networks
+from gradreg.runs import files, networks
 from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, check_fits, parameters
 from gradreg.runs.trust import Trust
-from gradreg.runs.weights import load_weights
-from gradreg.storage import read_tensors
 
-SUFFIX = ".safetensors"
+SUFFIX = files.SAFE
 # The options that load the trained weights of a library's model.
 _TRAINED: dict[str, dict[str, Any]] = {"timm": {"pretrained": True}, "torchvision": {"weights": "DEFAULT"}}
 
@@ -48,6 +46,7 @@ def open_model(
     device: str | torch.device = "cpu",
     architecture: str | None = None,
     options: Mapping[str, Any] | None = None,
+    key: str | None = None,
     size: int | None = None,
     trust: Trust = False,
 ) -> OpenedModel:
@@ -55,16 +54,16 @@ def open_model(
 
     Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in.
 
-    A weights file needs an `architecture`, by any name that `gradreg.build` knows, and its `options`. A run needs
-    neither, unless its network was made in Python; code that its recipe names must be trusted. A shipped network is a
-    run known by name.
+    A weights file (.safetensors, .pt, .pth, .ckpt) needs an `architecture`, by any name that `gradreg.build` knows, its
+    `options` and, if it holds several sets of weights, a `key`. A run needs none of that, unless its network was made
+    in Python; code that its recipe names must be trusted. A shipped network is a run known by name.
     """
     path, options = networks.resolve(model), dict(options or {})
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
         opened = _from_run(model, path, run, data, data_dir, trust)
-    elif path.is_dir() or model.endswith(SUFFIX):
-        opened = _from_weights(model, path, run, architecture, options, data, data_dir)
+    elif path.is_dir() or files.is_weights(path):
+        opened = _from_weights(model, path, run, architecture, options, key, data, data_dir)
     else:
         opened = _by_name(model, options, data, data_dir)
     if size is not None:
@@ -77,22 +76,12 @@ def open_model(
 
 @contextmanager
 def open_model_on(
-    device: str,
-    model: str,
-    data: str | None,
-    data_dir: Path | None,
-    architecture: str | None,
-    options: Sequence[str],
-    size: int | None = None,
-    trust: Trust = False,
+    device: str, model: str, data: str | None = None, options: Sequence[str] = (), **named: Any
 ) -> Iterator[tuple[OpenedModel, torch.device]]:
     """`open_model` with command-line arguments: `device` may be "auto", and `options` are like activation=gelu."""
     with joined(device) as processes:
-        table = toml.override({}, options)
-        place = processes.device
-        given: dict[str, Any] = {"data_dir": data_dir, "architecture": architecture, "options": table, "size": size}
-        opened = open_model(model, data, device=place, trust=trust, **given)
-        yield opened, place
+        table, place = toml.override({}, options), processes.device
+        yield open_model(model, data, device=place, options=table, **named), place
 
 
 def _from_run(
@@ -137,6 +126,7 @@ def _from_weights(
     run: RunDirectory | None,
     architecture: str | None,
     options: dict[str, Any],
+    key: str | None,
     data: str | None,
     data_dir: Any,
 ) -> OpenedModel:
@@ -149,7 +139,8 @@ def _from_weights(
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(architecture, options, found)
-    _load_weights(network, weights, architecture)
+    remedy = f"check --architecture {architecture} and the options of the network"
+    files.load_into(network, files.read(weights, key), weights, remedy)
     name = path.resolve().name if path.is_dir() else path.stem
     subject = Subject(name, model, architecture, parameters(network))
     return OpenedModel(with_training(subject, run, run.config()) if run else subject, network, found)
@@ -164,8 +155,9 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
         )
     if not colon:
         raise ModelError(
-            f"{_unknown(model)}: pass a run directory, a name that `gradreg networks` lists, a {SUFFIX} file "
-            "with --architecture, timm:NAME, torchvision:NAME or package.module:function."
+            f"{_unknown(model)}: pass a run directory, a name that `gradreg networks` lists, a weights file "
+            f"({', '.join(files.SUFFIXES[:4])}) with --architecture, timm:NAME, torchvision:NAME or "
+            "package.module:function."
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(model, {**_TRAINED.get(library, {}), **options}, found)
@@ -193,18 +185,6 @@ def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
     table = complete({"name": name, **options}, len(data.classes), channels)
     with torch.random.fork_rng():
         return build(table.pop("name"), **table)
-
-
-def _load_weights(network: nn.Module, path: Path, architecture: str) -> None:
-    """Load into the network or, from a library's own file, into the model behind the normalisation layer."""
-    try:
-        tensors, _ = read_tensors(path, "safetensors")
-    except DataError as error:
-        raise ModelError(str(error)) from error
-    ours = any(name.startswith("model.") for name in tensors)
-    library = architecture.partition(":")[0] in LIBRARIES
-    target = network if ours or not library else network.get_submodule("model")
-    load_weights(target, tensors, path, f"check --architecture {architecture} and the options of the network")
 
 
 def _run_of(path: Path) -> RunDirectory | None:
