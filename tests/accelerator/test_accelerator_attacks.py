@@ -64,7 +64,7 @@ def test_each_attack_finds_what_it_finds_on_the_host(name: str, threat: str, fix
     for place in places():
         model, x, y = on(place, network(), *images())
         eps = RADIUS.get(threat, THREATS[threat].usual_radii[0]) if fixed else None
-        found.append(ATTACKS[name](model, x, y, threat=threat, eps=eps, **FEW.get(name, {})))  # type: ignore[arg-type]
+        found.append(ATTACKS[name](model, x, y, threat=threat, eps=eps, **FEW.get(name, {})))
     assert_same(found[1], found[0])
     assert bool(found[0].success.any())
 

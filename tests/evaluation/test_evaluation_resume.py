@@ -110,7 +110,7 @@ def test_a_finished_one_is_not_done_again(uninterrupted: Path, tmp_path: Path, m
     attacked, run_plan = [], run.run_plan
 
     def counted(*arguments: Any, **options: Any) -> Any:
-        attacked.append(options["threat"].name)
+        attacked.append(arguments[4].norm.name)
         return run_plan(*arguments, **options)
 
     monkeypatch.setattr(suite, "run_plan", counted)

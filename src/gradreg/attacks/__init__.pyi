@@ -12,4 +12,5 @@ from .pool import Pool as Pool
 from .pool import pooled as pooled
 from .result import AttackResult as AttackResult
 from .square import square as square
+from .suite import AttackOptions as AttackOptions
 from .suite import attack as attack

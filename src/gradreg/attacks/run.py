@@ -5,23 +5,23 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradreg.attacks.options import SHARED, SearchOptions
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
-from gradreg.attacks.search import LEAST_BUDGET, Finished, Search
+from gradreg.attacks.search import Finished, Search
 from gradreg.attacks.verify import verify
 from gradreg.calling.repeats import check_again
-from gradreg.checks.fields import check_fields, check_options
-from gradreg.checks.scalars import Count, Natural, Range, check_integer, check_numbers
+from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
+from gradreg.config.options import takes
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Threat, ThreatName, checked
-from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 
@@ -37,26 +37,24 @@ class Attack:
         self.__doc__, self.__module__, self.__qualname__ = run.__doc__, run.__module__, run.__qualname__
         self.options = tuple(inspect.signature(run).parameters)[1:]
 
+    @takes(SearchOptions)
     def __call__(
         self,
         model: Model,
         x: Tensor,
         y: Tensor,
         *,
-        threat: ThreatName | Threat = "l2",
-        eps: float | Sequence[float] | None = None,
         start: Tensor | None = None,
-        topk: int = 1,
-        seed: int = 0,
-        budget: int | None = None,
-        batch_size: int = 256,
-        quantize: int | None = None,
         progress: "Progress | None" = None,
-        **options: Any,
+        **keywords: Any,
     ) -> AttackResult:
-        """Attack the images; `start` are adversarial images to begin with, `options` are those of this attack."""
-        setup = Setup(topk, seed, budget, batch_size, quantize, progress)
-        return run_plan(model, x, y, [Step(self, options)], threat=threat, eps=eps, start=start, setup=setup)
+        """Attack the images; `start` are adversarial images to begin with.
+
+        Keywords are those of `SearchOptions` and the attack's own.
+        """
+        shared = {name: keywords.pop(name) for name in SHARED if name in keywords}
+        options = SearchOptions(**shared)
+        return run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=progress)
 
     def supports(self, threat: Threat) -> bool:
         """Whether it works in that norm."""
@@ -87,21 +85,6 @@ def attack_on(*only: ThreatName, because: str = "", claims: bool = True) -> Call
 
 
 @dataclass(frozen=True)
-class Setup:
-    """Settings shared by all attacks: `budget` in propagations per image, `quantize` in bits per pixel."""
-
-    topk: Count = 1
-    seed: Natural = 0
-    budget: Count | None = None
-    batch_size: Count = 256
-    quantize: Annotated[int, Range(least=1, most=16, usual="bits per pixel; 8 for usual images")] | None = None
-    progress: Progress | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True)
 class Step:
     """An attack with its options, as a suite runs it."""
 
@@ -123,14 +106,13 @@ def run_plan(
     x: Tensor,
     y: Tensor,
     plan: Sequence[Step],
+    options: SearchOptions,
     *,
-    threat: ThreatName | Threat,
-    eps: float | Sequence[float] | None,
-    setup: Setup,
     start: Tensor | None = None,
+    progress: Progress | None = None,
 ) -> AttackResult:
     """Run the steps of a plan on batches of images and verify what they found."""
-    norm, classifier, radii = named_threat(threat), Classifier.of(model), radii_of(eps)
+    norm, classifier, radii = options.norm, Classifier.of(model), options.radii
     plan = [step.checked(norm) for step in plan]
     x, y = check_batch(x), check_labels(y, len(x))
     checked(norm, x)
@@ -138,21 +120,18 @@ def run_plan(
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
     if start is not None:
         check_device("start", start, x)
-    if setup.budget is not None:
-        usual = "propagations per image, for one query and its checks"
-        check_integer("budget", setup.budget, least=LEAST_BUDGET, usual=usual)
-    batches = list(zip(x.split(setup.batch_size), y.split(setup.batch_size), strict=True))
-    starts = [None] * len(batches) if start is None else list(start.split(setup.batch_size))
+    batches = list(zip(x.split(options.batch_size), y.split(options.batch_size), strict=True))
+    starts = [None] * len(batches) if start is None else list(start.split(options.batch_size))
     results = []
     for number, ((images, labels), begin) in enumerate(zip(batches, starts, strict=True)):
         images = images.detach().to(at_least_single(images.dtype))
         with classifier.counted(len(images), images.device) as queries:
-            search = _prepare(classifier, images, labels, norm, queries, setup)
-            report = _reporter(setup.progress, number, len(batches), len(plan))
+            search = _prepare(classifier, images, labels, queries, options)
+            report = _reporter(progress, number, len(batches), len(plan))
             _pursue(search, plan, radii, begin, report)
-            if setup.quantize is not None:
-                snap(search, setup.quantize)
-            verify(search, push=setup.quantize is None)
+            if options.quantize is not None:
+                snap(search, options.quantize)
+            verify(search, push=options.quantize is None)
         names = ["", *(step.attack.name for step in plan), "start"]
         winner = tuple("clean" if far == 0 else names[i + 1] for i, far in _pairs(search))
         results.append(
@@ -163,15 +142,15 @@ def run_plan(
                 queries.forwards,
                 queries.backwards,
                 norm.name,
-                setup.topk,
+                options.topk,
                 radii,
-                setup.quantize,
+                options.quantize,
             )
         )
     return concatenate(results)
 
 
-def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queries: Queries, setup: Setup) -> Search:
+def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, options: SearchOptions) -> Search:
     """Check the model and the images, and that the model returns the same logits twice, with others in the batch."""
     logits = classifier.check(x, y, alone=False)
     queries.forwards.add_(1)
@@ -179,8 +158,9 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, threat: Threat, queri
     with torch.no_grad():
         again = torch.cat([classifier(x[half], half) for half in halves])
     check_again(classifier.ask, x, classifier.box, logits, again)
-    budget = None if setup.budget is None else setup.budget - 1  # the last one verifies
-    return Search(classifier, x, y, threat, logits, topk=setup.topk, seed=setup.seed, queries=queries, budget=budget)
+    budget = None if options.budget is None else options.budget - 1  # the last one verifies
+    norm, topk, seed = options.norm, options.topk, options.seed
+    return Search(classifier, x, y, norm, logits, topk=topk, seed=seed, queries=queries, budget=budget)
 
 
 def _pursue(
@@ -222,13 +202,6 @@ def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object
 def _pairs(search: Search) -> Iterable[tuple[int, float]]:
     winner, distance = torch.stack([search.winner.to(search.distance.dtype), search.distance]).tolist()
     return zip(map(int, winner), distance, strict=True)
-
-
-def radii_of(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
-    """The radii that are aimed at, ascending; None for the smallest distance."""
-    if eps is None:
-        return None
-    return tuple(sorted(set(check_numbers("eps", eps, least=0, usual="a radius in pixel units"))))
 
 
 def _reporter(progress: Progress | None, batch: int, batches: int, steps: int) -> Progress:

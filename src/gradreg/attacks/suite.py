@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,21 +15,22 @@ from gradreg.attacks.ddn import ddn
 from gradreg.attacks.deepfool import deepfool
 from gradreg.attacks.fmn import fmn
 from gradreg.attacks.logbarrier import logbarrier
+from gradreg.attacks.options import SearchOptions
 from gradreg.attacks.pgd import pgd
 from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
-from gradreg.attacks.run import Attack, Progress, Setup, Step, radii_of, run_plan
+from gradreg.attacks.run import Attack, Progress, Step, run_plan
 from gradreg.attacks.square import square
 from gradreg.checks.scalars import check_names
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
+from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.fingerprints import images_key
 from gradreg.ledger import check_same
 from gradreg.locks import lock
-from gradreg.norms import THREATS, Threat, ThreatName, probe
-from gradreg.norms import threat as named_threat
+from gradreg.norms import THREATS, Threat, probe
 from gradreg.penalty.passes import Model
 
 SuiteName = Literal["standard", "paper", "quick"]
@@ -40,69 +41,90 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions(SearchOptions):
+    """Options of `attack`."""
+
+    attacks: SuiteName | Sequence[str] = "standard"
+    """A suite (standard, paper or quick), or names of attacks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.plan()
+
+    def plan(self) -> list[Step]:
+        """The attacks with their options, in order."""
+        return _plan(self.attacks, self.norm, fixed=self.eps is not None)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The attacks of the suite that do not support the threat."""
+        return left_out(self.attacks, self.norm, fixed=self.eps is not None)
+
+
+@takes(AttackOptions)
 def attack(
     model: Model,
     x: Tensor,
     y: Tensor,
+    options: AttackOptions | None = None,
     *,
-    threat: ThreatName | Threat = "l2",
-    attacks: SuiteName | Sequence[str] = "standard",
-    eps: float | Sequence[float] | None = None,
-    topk: int = 1,
-    seed: int = 0,
-    budget: int | None = None,
-    batch_size: int = 256,
-    quantize: int | None = None,
     start: Tensor | None = None,
     progress: Progress | None = None,
     resume: str | os.PathLike[str] | None = None,
+    **keywords: Any,
 ) -> AttackResult:
     """The nearest adversarial image of each image over several attacks; with `eps`, whether there is one that near.
 
-    `budget` bounds the propagations per image, `progress` is called with how much is done and of how much, and
+    `start` are adversarial images to begin with, `progress` is called with how much is done and of how much, and
     `resume` is a file that keeps a pool of what is finished: an interrupted call continues from it.
     """
-    norm = named_threat(threat)
+    chosen = options_of(AttackOptions, options, keywords)
     x, y = check_batch(x), check_labels(y, len(x))
-    plan = _plan(attacks, norm, fixed=eps is not None)
+    plan = chosen.plan()
     if start is None and not any(step.attack.claims for step in plan):
-        raise ConfigError(f"attacks must include one that finds adversarial images, or start= be given; got {attacks}.")
-    setup = Setup(topk, seed, budget, batch_size, quantize, progress)
-    missing = left_out(attacks, norm, fixed=eps is not None)
+        raise ConfigError(
+            f"attacks must include one that finds adversarial images, or start= be given; got {chosen.attacks}."
+        )
     if resume is None:
-        found = run_plan(model, x, y, plan, threat=norm, eps=eps, setup=setup, start=start)
-        return replace(found, left_out=missing)
-    silent = replace(setup, progress=None)
+        found = run_plan(model, x, y, plan, chosen, start=start, progress=progress)
+        return replace(found, left_out=chosen.left_out)
 
     def part(rows: Tensor) -> AttackResult:
-        begin = None if start is None else start[rows]
-        return run_plan(model, x[rows], y[rows], plan, threat=norm, eps=eps, setup=silent, start=begin)
+        return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows])
 
+    norm = chosen.norm
     about = {
         "weights": Classifier.of(model).fingerprint(x),
         "images": images_key(x, y) + ("" if start is None else images_key(start)),
         "attacks": repr((plan, norm.name)),
-        "settings": repr((radii_of(eps), topk, seed, budget, quantize)),
+        "settings": repr((chosen.radii, chosen.topk, chosen.seed, chosen.budget, chosen.quantize)),
     }
     if norm.name not in THREATS:
         about["norm"] = " ".join(f"{value:.4g}" for value in probe(norm, x))
     path = Path(resume)
     with lock(path.parent, path.name):
-        return replace(_resumed(path, about, x, part, setup), left_out=missing)
+        found = _resumed(path, about, x, part, chosen.batch_size, progress)
+    return replace(found, left_out=chosen.left_out)
 
 
 def _resumed(
-    path: Path, about: dict[str, str], x: Tensor, part: Callable[[Tensor], AttackResult], setup: Setup
+    path: Path,
+    about: dict[str, str],
+    x: Tensor,
+    part: Callable[[Tensor], AttackResult],
+    batch_size: int,
+    progress: Progress | None,
 ) -> AttackResult:
     """Attack the images that the pool in that file does not have yet, and save it after every batch."""
     pool = Pool.load(path) if path.exists() else Pool(len(x), about)
     check_same(path, pool.about, about)
     # Of nothing, `split` would make one empty part.
-    for rows in pool.missing.split(setup.batch_size) if len(pool.missing) else ():
+    for rows in pool.missing.split(batch_size) if len(pool.missing) else ():
         pool.update(part(rows.to(x.device)), rows)
         pool.save(path)
-        if setup.progress is not None:
-            setup.progress(int(pool.examined.sum()), len(pool))
+        if progress is not None:
+            progress(int(pool.examined.sum()), len(pool))
     return pool.result.to(x.device)
 
 

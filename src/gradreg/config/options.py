@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from gradreg.errors import ConfigError, did_you_mean
@@ -19,6 +19,9 @@ def options_of(cls: type[T], options: T | None, keywords: Mapping[str, Any]) -> 
             if name not in known:
                 hint = did_you_mean(name, known) or f"; choose one of {', '.join(known)}"
                 raise ConfigError(f"There is no option {name!r}{hint}.")
+        for name, field in known.items():
+            if field.default is MISSING and field.default_factory is MISSING and name not in keywords:
+                raise ConfigError(f"{name} must be given: pass {name}=…, or options=.")
         return cls(**keywords)
     if not isinstance(options, cls):
         raise ConfigError(f"options must be {cls.__name__}(…); got a {type(options).__name__}.")

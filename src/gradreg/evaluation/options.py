@@ -13,7 +13,7 @@ from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, Threat
 from gradreg.norms import threat as named
-from gradreg.smoothing.certify import settings_of
+from gradreg.smoothing.options import CertifyOptions
 
 # AutoAttack's third version is for randomised models, which are refused.
 _AutoAttackVersion = Literal["standard", "plus"]
@@ -81,7 +81,7 @@ class EvaluationOptions:
         # Asked for in any case, so that bad radii are not passed over where no σ is given.
         radii = self.certified_radii
         for sigma in self.sigmas:
-            settings_of(sigma, alpha=self.alpha, n=self.samples, radii=radii, topk=self.topk, seed=self.seed)
+            CertifyOptions(sigma=sigma, alpha=self.alpha, n=self.samples, radii=radii, topk=self.topk, seed=self.seed)
         self._check_confirmations()
 
     def _check_confirmations(self) -> None:

@@ -9,7 +9,7 @@ from gradreg.checks.scalars import Count, Natural, Positive, check_names
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
-from gradreg.smoothing.certify import settings_of
+from gradreg.smoothing.options import CertifyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class InspectionOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        settings_of(self.sigma, n=self.samples, topk=self.topk, seed=self.seed)
+        CertifyOptions(sigma=self.sigma, n=self.samples, topk=self.topk, seed=self.seed)
         known = self._known
         wrong = [name for name in self.attack_names if name not in known]
         if wrong or not self.attack_names:

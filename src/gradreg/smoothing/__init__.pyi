@@ -5,6 +5,7 @@ from .certify import certify as certify
 from .intervals import clopper_pearson as clopper_pearson
 from .intervals import clopper_pearson_lower as clopper_pearson_lower
 from .intervals import randomized_lower as randomized_lower
+from .options import CertifyOptions as CertifyOptions
 from .summary import CertifiedAccuracy as CertifiedAccuracy
 from .summary import Sweep as Sweep
 from .summary import average_certified_radius as average_certified_radius

@@ -21,17 +21,22 @@ _MOST_SAMPLES = 10_000_000
 _TENSORS = ("index", "prediction", "radius", "samples")
 _FREQUENCY = "frequency"
 
+Sigma = Annotated[float, Range(above=0, usual="0.25 is usual")]
+Alpha = Annotated[float, Range(above=0, below=1, usual="the probability of a wrong certificate; 0.001 is usual")]
+Samples = Annotated[int, Range(least=1, most=_MOST_SAMPLES, usual="samples per image; 100,000 is usual")]
+Method = Literal["sequential", "cohen"]
+
 
 @dataclass(frozen=True)
 class Settings:
     """What a certificate depends on, besides the model and the images."""
 
-    sigma: Annotated[float, Range(above=0, usual="0.25 is usual")]
-    alpha: Annotated[float, Range(above=0, below=1, usual="the probability of a wrong certificate; 0.001 is usual")]
-    n: Annotated[int, Range(least=1, most=_MOST_SAMPLES, usual="samples per image; 100,000 is usual")]
+    sigma: Sigma
+    alpha: Alpha
+    n: Samples
     n0: Count
     radii: tuple[NotNegative, ...] | None
-    method: Literal["sequential", "cohen"]
+    method: Method
     topk: Count
     seed: Natural
     given_labels: bool

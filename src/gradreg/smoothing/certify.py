@@ -4,12 +4,12 @@ The smoothed classifier predicts the class that the base classifier gives most o
 class with probability p > ½, the prediction holds within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gradreg.checks.fields import conform
-from gradreg.checks.scalars import check_integer, check_numbers
+from gradreg.checks.scalars import check_integer
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.codec import join
 from gradreg.columns import check_whole
+from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same
@@ -31,6 +32,7 @@ from gradreg.randomness import stream
 from gradreg.reading import one_sentence
 from gradreg.smoothing import rules
 from gradreg.smoothing.certificates import Certificates, Settings
+from gradreg.smoothing.options import CertifyOptions
 from gradreg.smoothing.sampling import Request, Sampler, Stage
 from gradreg.storage import read, write
 
@@ -40,28 +42,19 @@ Ints = NDArray[np.int64]
 _SAVE_EVERY = 30.0  # seconds
 _STATE = "certification state"
 _COUNTS = ("guess", "stages", "hits", "best", "done")
-_ALPHA, _SAMPLES = 0.001, 100_000
-_SELECTION = {"sequential": 32, "cohen": 100}
 
 
+@takes(CertifyOptions)
 def certify(
     model: Model,
     x: Tensor,
+    options: CertifyOptions | None = None,
     *,
-    sigma: float,
-    alpha: float = _ALPHA,
-    n: int = _SAMPLES,
-    n0: int | None = None,
-    radii: Sequence[float] | None = None,
-    method: Literal["sequential", "cohen"] = "sequential",
-    topk: int = 1,
     labels: Tensor | None = None,
-    randomized: bool = False,
-    seed: int = 0,
-    batch_size: int = 512,
     shard: tuple[int, int] = (0, 1),
     state: str | Path | None = None,
     progress: Progress | None = None,
+    **keywords: Any,
 ) -> Certificates:
     """Predictions of the smoothed classifier and their l2 radii, each wrong with probability `alpha` at most.
 
@@ -80,20 +73,8 @@ def certify(
     `processes`-th image; `merge` puts shards together. Results depend on none of these, nor on `batch_size`.
     `progress` is called with the images done and their number.
     """
-    given = labels is not None
-    settings = settings_of(
-        sigma,
-        alpha=alpha,
-        n=n,
-        n0=n0,
-        radii=radii,
-        method=method,
-        topk=topk,
-        seed=seed,
-        given_labels=given,
-        randomized=randomized,
-    )
-    batch_size, topk = check_integer("batch_size", batch_size, least=1), settings.topk
+    chosen = options_of(CertifyOptions, options, keywords)
+    settings, topk, batch_size = chosen.settings(labels is not None), chosen.topk, chosen.batch_size
     shard = conform("shard", shard, tuple[int, int])
     if not 0 <= shard[0] < shard[1]:
         raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
@@ -103,7 +84,7 @@ def certify(
         check_device("labels", labels, x)
     classes = _check(classifier, x, labels, topk, batch_size)
     grid = None if settings.radii is None else np.array(settings.radii)
-    rule: rules.Rule = getattr(rules, method)(settings.sigma, settings.alpha, settings.n, topk, grid)
+    rule: rules.Rule = getattr(rules, settings.method)(settings.sigma, settings.alpha, settings.n, topk, grid)
     if isinstance(rule, rules.Cohen):
         rule = replace(rule, randomized=settings.randomized)
     keys = image_keys(x).tolist()
@@ -136,36 +117,6 @@ def certify(
                 tally.save(path, about)
     uniform = np.array([stream("randomised limit", settings.seed, keys[image]).random() for image in mine])
     return tally.certificates(rule, uniform, x.device)
-
-
-def settings_of(
-    sigma: float,
-    *,
-    alpha: float = _ALPHA,
-    n: int = _SAMPLES,
-    n0: int | None = None,
-    radii: Sequence[float] | None = None,
-    method: str = "sequential",
-    topk: int = 1,
-    seed: int = 0,
-    given_labels: bool = False,
-    randomized: bool = False,
-) -> Settings:
-    """The settings of a certification, refused where n samples cannot show even the smallest radius."""
-    settings = Settings(
-        sigma=sigma,
-        alpha=alpha,
-        n=n,
-        n0=_SELECTION.get(str(method), 1) if n0 is None else n0,
-        radii=None if radii is None else check_numbers("radii", radii, ascending=True, least=0),
-        method=method,  # type: ignore[arg-type]
-        topk=topk,
-        seed=seed,
-        given_labels=given_labels,
-        randomized=randomized,
-    )
-    rules.check_samples(settings.sigma, settings.alpha, settings.n, settings.topk, settings.radii, method)
-    return settings
 
 
 @dataclass

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Unpack
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_numbers, shown
 from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.config.options import options_of
 from gradreg.errors import DataError
 from gradreg.penalty.passes import Model
 from gradreg.smoothing.certificates import Certificates
 from gradreg.smoothing.certify import certify
 from gradreg.smoothing.intervals import clopper_pearson
+from gradreg.smoothing.options import CertifyOptions
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,6 @@ def average_certified_radius(certificates: Certificates, y: Tensor) -> float:
     return float(torch.where(_correct(certificates, y), certificates.radius, 0.0).mean())
 
 
-class _CertifyOptions(TypedDict, total=False):
-    """Options of `certify` that a sweep passes on."""
-
-    alpha: float
-    n: int
-    n0: int | None
-    topk: int
-    seed: int
-    batch_size: int
-
-
 @dataclass(frozen=True)
 class Sweep:
     """Certificates for each σ, their accuracies, and at each radius the best of them, marked as such."""
@@ -92,13 +83,17 @@ def sweep(
     y: Tensor,
     sigmas: Sequence[float],
     radii: Sequence[float],
-    **options: Unpack[_CertifyOptions],
+    **keywords: Any,
 ) -> Sweep:
-    """Certify with each σ. Each is another smoothed classifier: one σ has to be chosen before it is deployed."""
+    """Certify with each σ. Each is another smoothed classifier: one σ has to be chosen before it is deployed.
+
+    Other keywords are those of `CertifyOptions`.
+    """
     sigmas = check_numbers("sigmas", sigmas, above=0, usual="as [0.12, 0.25, 0.5]")
     radii, x = check_numbers("radii", radii, ascending=True, least=0), check_batch(x)
     y = check_labels(y, len(x))
-    certificates = tuple(certify(model, x, sigma=sigma, radii=radii, **options) for sigma in sigmas)
+    options = [options_of(CertifyOptions, None, {"sigma": sigma, "radii": radii, **keywords}) for sigma in sigmas]
+    certificates = tuple(certify(model, x, each) for each in options)
     accuracies = tuple(tuple(certified_accuracy(one, y, radii)) for one in certificates)
     best = []
     for at_radius in zip(*accuracies, strict=True):

@@ -1,0 +1,59 @@
+"""What every attack takes, alone or in a suite."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from gradreg.attacks.search import LEAST_BUDGET
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural, Range, check_numbers
+from gradreg.norms import Threat, ThreatName
+from gradreg.norms import threat as named_threat
+
+_Budget = Annotated[int, Range(least=LEAST_BUDGET, usual="propagations per image, for one query and its checks")]
+_Bits = Annotated[int, Range(least=1, most=16, usual="bits per pixel; 8 for usual images")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of a search for adversarial images, whichever attacks make it."""
+
+    threat: ThreatName | Threat = "l2"
+    """The norm that is searched in: linf, l2, l1, or a norm of one's own."""
+    eps: float | Sequence[float] | None = None
+    """Radii to search within, in pixel units; default: the nearest adversarial image."""
+    topk: Count = 1
+    """An image is misclassified if its label is not among the k largest logits."""
+    seed: Natural = 0
+    """Of random starts and directions."""
+    budget: _Budget | None = None
+    """Forwards and backwards per image, at most."""
+    batch_size: Count = 256
+    """Images per forward; results do not depend on it."""
+    quantize: _Bits | None = None
+    """Bits per pixel that adversarial images are rounded to."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        named_threat(self.threat)
+        radii_of(self.eps)
+
+    @property
+    def norm(self) -> Threat:
+        """The threat itself."""
+        return named_threat(self.threat)
+
+    @property
+    def radii(self) -> tuple[float, ...] | None:
+        """The radii that are aimed at, ascending; None for the smallest distance."""
+        return radii_of(self.eps)
+
+
+SHARED = tuple(field.name for field in fields(SearchOptions))
+
+
+def radii_of(eps: float | Sequence[float] | None) -> tuple[float, ...] | None:
+    """The radii, ascending and each once."""
+    if eps is None:
+        return None
+    return tuple(sorted(set(check_numbers("eps", eps, least=0, usual="a radius in pixel units"))))
