@@ -1,7 +1,10 @@
 """What the tests share: deterministic inputs that leave the global random streams alone."""
 
 import signal
+import sys
 from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -29,6 +32,27 @@ def as_in_a_terminal() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """As in a Jupyter kernel, with bars at once: every bundle that was displayed, by MIME type."""
+    drawn: list[dict[str, str]] = []
+
+    def display(bundle: dict[str, str], *, raw: bool, display_id: bool = True) -> SimpleNamespace:
+        assert raw
+        drawn.append(bundle)
+        return SimpleNamespace(update=display)
+
+    ipython: Any = ModuleType("IPython")
+    ipython.get_ipython = lambda: SimpleNamespace(kernel=object())
+    ipython.display = ModuleType("IPython.display")
+    ipython.display.display = display
+    for name, module in (("IPython", ipython), ("IPython.display", ipython.display)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr("gradreg.progress._PATIENCE", 0.0)
+    monkeypatch.setattr("gradreg.progress._EVERY", 0.0)
+    return drawn
 
 
 @pytest.fixture

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from torch import Tensor, nn
 
-from gradreg import storage
+from gradreg import progress, storage
 from gradreg.bounds import sound_radius
 from gradreg.cli.arguments import Inline, ModelArguments, ModelName, say
 from gradreg.diagnosis import diagnose
@@ -65,15 +64,9 @@ def report(
     """Diagnose, print, write the JSON file, and return the exit status."""
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}.")
-    columns = TextColumn("diagnosing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task("", total=None)
-
-        def progress(done: int, total: int) -> None:
-            bars.update(bar, completed=done, total=total)
-
+    with progress.bar("diagnosing", console) as bar:
         proved = _proved(model, x, y, options) if sound else None
-        flags = diagnose(model, x, y, options, sound=proved, progress=progress)
+        flags = diagnose(model, x, y, options, sound=proved, progress=bar)
     result = verdict(flags)
     console.print(_table(flags, f"{name}, {options.norm.name}, {min(options.images, len(x))} images"))
     for flag in flags:

@@ -1,22 +1,18 @@
 """What is printed during an evaluation: a progress bar with an ETA for the current stage, a line per finished one."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 
+from gradreg import progress
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import Bounded, Confirmed, Smoothed, ThreatRecord
 from gradreg.evaluation.shares import share_of, top_k
 
-Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
-
 
 class ConsoleReporter:
-    """Prints to a console; without one it prints nothing."""
+    """Prints to a console; without one it prints nothing, and shows bars in notebooks only."""
 
     def __init__(self, console: Console | None, topk: int = 1) -> None:
         self.console, self.topk = console, topk
@@ -26,16 +22,9 @@ class ConsoleReporter:
         if self.console is not None:
             self.console.print(sentence, highlight=False, soft_wrap=True, markup=False)
 
-    @contextmanager
-    def bar(self, stage: str) -> Iterator[Progress]:
-        """A callback for the progress of a stage; a bar on terminals."""
-        if self.console is None or not self.console.is_terminal:
-            yield lambda done, total: None
-            return
-        columns = TextColumn(stage), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-        with Bars(*columns, console=self.console, transient=True) as bars:
-            task = bars.add_task("", total=None)
-            yield lambda done, total: bars.update(task, completed=done, total=total)
+    def bar(self, stage: str) -> AbstractContextManager[progress.Progress]:
+        """A callback for the progress of a stage; a bar on terminals and in notebooks."""
+        return progress.bar(stage, self.console)
 
     def attacked(self, record: ThreatRecord, radius: float) -> None:
         """Attacks in one threat are finished."""

@@ -11,9 +11,10 @@ from gradreg.classifier import Classifier
 from gradreg.errors import DataError
 from gradreg.evaluation.inputs import Inputs
 from gradreg.evaluation.options import EvaluationOptions
-from gradreg.evaluation.reporting import ConsoleReporter, Progress
+from gradreg.evaluation.reporting import ConsoleReporter
 from gradreg.ledger import Ledger
 from gradreg.processes import Processes
+from gradreg.progress import Progress
 
 
 @dataclass(frozen=True)

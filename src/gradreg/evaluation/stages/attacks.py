@@ -9,10 +9,10 @@ from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.columns import check_whole
 from gradreg.evaluation.record import Attacked, Gallery
-from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
 from gradreg.norms import Threat
 from gradreg.precision import at_least_single
+from gradreg.progress import Progress
 
 # The diagnosis tests the first images; their adversarial images are kept for it.
 KEPT = 128

@@ -16,9 +16,9 @@ from gradreg.bounds import (
 from gradreg.bounds.extremes import MIN_BLOCKS
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Bounded, Calibrated
-from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
 from gradreg.norms import Threat
+from gradreg.progress import Progress
 
 
 @dataclass(frozen=True)

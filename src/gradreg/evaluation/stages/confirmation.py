@@ -9,9 +9,9 @@ from torch import Tensor
 from gradreg.attacks import autoattack
 from gradreg.errors import ConfigError
 from gradreg.evaluation.record import Confirmed
-from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
 from gradreg.norms import THREATS
+from gradreg.progress import Progress
 
 # Images that a kill can cost. AutoAttack takes all images of a chunk at once, so small chunks would be slow.
 _CHUNK = 100

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gradreg.evaluation.record import Seen, Smoothed
-from gradreg.evaluation.reporting import Progress
 from gradreg.evaluation.work import Work
+from gradreg.progress import Progress
 from gradreg.smoothing import certify
 
 
