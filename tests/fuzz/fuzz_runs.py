@@ -21,6 +21,8 @@ from gradreg.runs.directory import MACHINE, RunDirectory
 from gradreg.runs.opening import with_training
 from gradreg.runs.settings import Config, Settings
 from gradreg.runs.subject import Subject
+from gradreg.training.callbacks import Callbacks
+from gradreg.training.listening import Loggers
 from gradreg.training.loop import Trainer
 from gradreg.training.reporting import Reporter
 from gradreg.training.sources import Loaders, Source
@@ -99,11 +101,6 @@ def copied(*names: str) -> Maker:
     return make
 
 
-class _Silent(Reporter):
-    def __init__(self) -> None:
-        super().__init__(None, None)
-
-
 def trainer(folder: Path) -> Trainer:
     torch.manual_seed(0)
     settings = tables.build(Settings, {"epochs": 3, "ema": 0.9, "optimizer": {"name": "adamw"}})
@@ -111,7 +108,7 @@ def trainer(folder: Path) -> Trainer:
     batches = [(torch.rand(2, 1, 2, 2), torch.tensor([0, 1]))] * 3
     source = Source([Loaders(0, batches, batches)], 0, torch.device("cpu"))
     with joined("cpu") as processes:
-        return Trainer(net, source, settings, processes, RunDirectory(folder), _Silent())
+        return Trainer(net, source, settings, processes, RunDirectory(folder), Reporter(None), Loggers(()), Callbacks())
 
 
 def make_checkpoints(folder: Path, seed: int) -> None:

@@ -1,6 +1,6 @@
 """`gradreg.fit`: the user's own network, loaders and objective, and what the options of a step mean."""
 
-import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,8 @@ def test_a_run_of_a_python_model_cannot_be_rebuilt_from_its_recipe(tmp_path: Pat
     assert network() is not None
 
 
-def test_tensorboard_is_asked_for_by_name_when_it_is_missing(tmp_path: Path) -> None:
-    if importlib.util.find_spec("tensorboard") is None:
-        with pytest.raises(ConfigError, match=r"pip install 'gradreg\[tensorboard\]'"):
-            tiny_fit(tmp_path / "run", epochs=1, tensorboard=True)
+def test_a_board_that_cannot_be_written_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"pip install 'gradreg\[tensorboard\]'"):
+        tiny_fit(tmp_path / "run", epochs=1, tensorboard=True)
+    assert not (tmp_path / "run").exists()

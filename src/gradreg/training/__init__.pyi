@@ -1,3 +1,10 @@
+from .callbacks import EpochEnd as EpochEnd
+from .callbacks import StepEnd as StepEnd
 from .fitting import Fitted as Fitted
 from .fitting import fit as fit
 from .fitting import train as train
+from .loggers import JSONLLogger as JSONLLogger
+from .loggers import Logger as Logger
+from .loggers import MLflowLogger as MLflowLogger
+from .loggers import TensorBoardLogger as TensorBoardLogger
+from .loggers import WandbLogger as WandbLogger

@@ -1,6 +1,6 @@
 """From a recipe, or from a network and images in Python, to a run directory."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,11 @@ from gradreg.objectives import Objective
 from gradreg.processes import Processes, joined
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Config, Settings
+from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
 from gradreg.training.determinism import deterministic
 from gradreg.training.joint_norm import joint_statistics
+from gradreg.training.listening import Listeners, Loggers, loggers_of
+from gradreg.training.loggers import Logger, TensorBoardLogger
 from gradreg.training.loop import Trainer
 from gradreg.training.reporting import Reporter
 from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, reseed
@@ -49,6 +52,10 @@ def fit(
     held_out: int = 500,
     augment: tuple[Any, ...] = (),
     console: Console | None = None,
+    callbacks: Sequence[object] = (),
+    on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
+    loggers: Sequence[Logger] = (),
     **settings: Any,
 ) -> Fitted:
     """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
@@ -58,21 +65,26 @@ def fit(
     the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`, `probe={"threat": "l2", "eps": 0.5}`.
     Shuffling and augmentation inside a loader are seeded, so a run in a directory resumes bit for bit.
     The global random state is restored afterwards.
+
+    `on_epoch` and `on_step` are functions of an `EpochEnd` or a `StepEnd`, called in every process; `callbacks` are
+    objects with methods of these names. Training does not notice what they do, unless they call `stop()` of what they
+    get. `loggers` (`gradreg.training.MLflowLogger(…)` and others) get the numbers of every epoch.
     """
     held_out = check_integer("held_out", held_out, least=1, usual="images that pick the best epoch")
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model must be an nn.Module, whose weights are trained; got {shown(model)}.")
     chosen = tables.build(Settings, {"objective": objective, **settings})
+    listeners = Listeners(console, loggers_of(loggers), callbacks_of(callbacks, on_step, on_epoch))
     weight = next(model.parameters(), None)
     if weight is None:
         raise ConfigError("The model has no parameters, so there is nothing to train.")
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
         source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
         if run is not None:
-            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, console)
+            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, listeners)
         with TemporaryDirectory() as folder:
             try:
-                fitted = _run(model, source, chosen, tables.plain(chosen), processes, Path(folder), False, console)
+                fitted = _run(model, source, chosen, tables.plain(chosen), processes, Path(folder), False, listeners)
             except Interrupted as stop:
                 raise KeyboardInterrupt from stop  # nothing was saved, so there is nothing to resume
             return replace(fitted, run=None)
@@ -89,7 +101,7 @@ def train(
         options = {key: value for key, value in model_table.items() if key != "name"}
         model = build(model_table["name"], **options).to(processes.device)
         table = tables.plain(replace(config, model=model_table))
-        return _run(model, source, config, table, processes, run, resume, console)
+        return _run(model, source, config, table, processes, run, resume, Listeners(console))
 
 
 def _run(
@@ -100,10 +112,11 @@ def _run(
     processes: Processes,
     folder: Path,
     resume: bool,
-    console: Console | None,
+    listeners: Listeners,
 ) -> Fitted:
     run = RunDirectory(folder)
-    board = folder / "tensorboard" if settings.tensorboard and processes.first else None
+    boards = [TensorBoardLogger(folder / "tensorboard")] if settings.tensorboard and processes.first else []
+    told = [*listeners.loggers, *boards] if processes.first else []
     with deterministic(settings.deterministic, processes.device), _synchronized_batch_norm(model, settings, processes):
         if resume:
             run.check_same(table, _with_defaults(run.config(), settings))
@@ -115,8 +128,8 @@ def _run(
             processes.wait()
             if settings.channels_last:
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            with Reporter(console if processes.first else None, board) as reporter:
-                trainer = Trainer(model, source, settings, processes, run, reporter)
+            with Reporter(listeners.console if processes.first else None) as reporter, Loggers(told) as loggers:
+                trainer = Trainer(model, source, settings, processes, run, reporter, loggers, listeners.callbacks)
                 if resume:
                     trainer.resume()
                 trainer.train()

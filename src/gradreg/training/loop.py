@@ -17,6 +17,8 @@ from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Settings
 from gradreg.stopwatch import Stopwatch, noticing_stops
+from gradreg.training.callbacks import Callbacks
+from gradreg.training.listening import Loggers
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
 from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
@@ -75,10 +77,13 @@ class Trainer:
         processes: Processes,
         run: RunDirectory,
         reporter: Reporter,
+        loggers: Loggers,
+        callbacks: Callbacks,
     ) -> None:
         self.learner = Learner(model, settings, processes)
         self.source, self.settings, self.processes = source, settings, processes
         self.run, self.records, self.reporter = run, Records(run), reporter
+        self.loggers, self.callbacks = loggers, callbacks
         self.position = _Position()
         self.images_per_second = 0.0
         self.saved_at = perf_counter()
@@ -101,12 +106,15 @@ class Trainer:
         """Train to the end of the last epoch, or to the first failure or signal."""
         epochs = self.settings.epochs
         self.reporter.begin(sum(self.source.steps(epoch) for epoch in range(epochs)), self.position.step)
+        self.loggers.begin(self.run.config(), self.position.epoch)
         self.learner.model.train()
         with noticing_stops(), stop_requests() as request:
             while self.position.epoch < epochs:
                 found = self._epoch(request) or self._finish_epoch()
                 if found:
                     self._handle_failure(found)
+                if self._asked_to_stop():
+                    break
         self.processes.wait()
 
     def _epoch(self, request: StopRequest) -> Failure | None:
@@ -116,13 +124,17 @@ class Trainer:
         for x, y in self.source.batches(at.epoch, at.batch):
             epoch = at.epoch + at.batch / steps
             key = (self.settings.seed, at.rollbacks, at.step)
-            outcome = self.learner.step(x, y, key, at.step, epoch, self._rate_factor(epoch))
+            factor = self._rate_factor(epoch)
+            outcome = self.learner.step(x, y, key, at.step, epoch, factor)
             at.step += 1
             at.batch += 1
             images += len(x) * self.processes.world
             at.seconds += watch.lap()
-            if self.reporter.wants_loss:
-                self.reporter.step(at.step, at.epoch, outcome.loss.item(), images / max(watch.seconds, 1e-9))
+            loss = outcome.loss.item() if self.reporter.wants_loss else None
+            self.reporter.step(at.step, at.epoch, loss, images / max(watch.seconds, 1e-9))
+            if self.callbacks.sees_steps:
+                rate, scalars = self.settings.optimizer.lr * factor, outcome.scalars
+                self.callbacks.step(at.step, at.epoch + 1, rate, outcome.loss, scalars, self.learner.model)
             if found := self._check(request):
                 return found
         self.images_per_second = images / max(watch.seconds, 1e-9)
@@ -180,7 +192,17 @@ class Trainer:
             self._save(required=at.epoch == self.settings.epochs, checkpoint=found is None)
             # Only then, so that nothing is lost if nobody listens any more.
             self.reporter.epoch(row, self.settings.epochs)
+            self.loggers.log(row, at.epoch)
+        self.callbacks.epoch(at.step, at.epoch, row, self.learner.eval_model, self.learner.model)
         return found
+
+    def _asked_to_stop(self) -> bool:
+        """Whether a callback of any process asked to stop, after an epoch."""
+        asked = torch.tensor(int(self.callbacks.asked_to_stop), device=self.processes.device)
+        if not self.processes.largest(asked):
+            return False
+        self.reporter.note(f"A callback ended training after epoch {self.position.epoch}.")
+        return True
 
     def _record_epoch(self, row: dict[str, Any], *, best: bool) -> None:
         if best:
