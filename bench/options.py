@@ -36,9 +36,16 @@ class TrainingOptions:
     """Also time the network behind torch.compile: needs a C++ compiler and a minute or more."""
     channels_last: bool = False
     """Use the memory layout that the CIFAR-10 recipes train in."""
+    json: Path | None = None
+    """A file to write the figures to."""
 
     def __post_init__(self) -> None:
         _at_least_one(self, "batch_size", "rounds", "threads")
+        _check_writable(self.json)
+
+    def facts(self) -> dict[str, Any]:
+        """What the figures depend on, and not where they are written to."""
+        return {key: value for key, value in asdict(self).items() if key not in _PLACES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +77,7 @@ class TwoNetworks:
             raise ConfigError(
                 f"data must be {DIGITS} unless two runs are given with --undefended and --regularised; got {self.data}."
             )
-        if self.json is not None and not self.json.parent.is_dir():
-            raise ConfigError(f"{self.json} cannot be written: there is no folder {self.json.parent}.")
+        _check_writable(self.json)
 
     @property
     def runs(self) -> tuple[Path, Path] | None:
@@ -267,6 +273,11 @@ def _check_known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise ConfigError(f"{what} must be among {', '.join(known)}; got {', '.join(unknown)}.")
+
+
+def _check_writable(path: Path | None) -> None:
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
 def _at_least_one(options: object, *names: str) -> None:

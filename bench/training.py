@@ -1,7 +1,7 @@
 """What a training step costs: plain, with the penalty in its forms, with double backprop and adversarially."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bench import measure
 from bench.options import TrainingOptions
+from bench.record import write_json
 from gradreg.data import Batches, Images
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy
@@ -19,6 +20,7 @@ from gradreg.models import build
 from gradreg.objectives.adversarial import Adversarial
 from gradreg.objectives.base import Draws, Moment
 from gradreg.penalty import regularized_loss
+from gradreg.provenance import machine
 
 SHAPES = {"small": (1, 28, 28), "compact": (3, 32, 32), "resnext34_2x32": (3, 32, 32), "resnet50": (3, 224, 224)}
 LAZY = 4
@@ -46,6 +48,9 @@ def show(options: TrainingOptions, console: Console) -> None:
     layout = ", channels last" if options.channels_last else ""
     title = f"{options.model}{layout}, batch {options.batch_size}, {options.threads} thread(s)"
     console.print(table(costs, f"{title}, torch {torch.__version__}"))
+    if options.json is not None:
+        rows = [asdict(cost) for cost in costs]
+        write_json(options.json, {"options": options.facts(), "machine": machine(), "costs": rows})
 
 
 def training_costs(options: TrainingOptions) -> list[Cost]:
@@ -77,6 +82,13 @@ def training_costs(options: TrainingOptions) -> list[Cost]:
     ]
 
 
+def multiple(value: float | None) -> str:
+    """As a table shows it."""
+    if value is None:
+        return "–"
+    return f"{value:.2f}×" if value >= 0.1 else f"{value:.3f}×"
+
+
 def table(costs: list[Cost], title: str) -> Table:
     """As multiples of plain training."""
     shown = Table(title=title, title_style="")
@@ -84,14 +96,8 @@ def table(costs: list[Cost], title: str) -> Table:
     for heading in ("time", "FLOPs", "peak memory"):
         shown.add_column(heading, justify="right")
     for cost in costs:
-        shown.add_row(cost.name, *map(_multiple, (cost.seconds, cost.flops, cost.memory)))
+        shown.add_row(cost.name, *map(multiple, (cost.seconds, cost.flops, cost.memory)))
     return shown
-
-
-def _multiple(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.2f}×" if value >= 0.1 else f"{value:.3f}×"
 
 
 def _steps(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, measure.Step]:

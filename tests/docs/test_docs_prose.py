@@ -172,7 +172,7 @@ def sentences() -> list[str]:
         f"It is ahead by {behind('fashion-mnist-linf', 'fashion-mnist-at', 'linf', 0.1)} points at l∞ 0.1 and "
         f"{fashion:.1f} on clean images of the whole test set, with two trainings each. At l2 1.5 it is ahead by "
         f"{behind('fashion-mnist-l2', 'fashion-mnist-at-l2', 'l2', 1.5)} points",
-        f"in {hours('cifar10-undefended-seed2'):.3f} hours instead of 0.125",
+        f"in {hours('cifar10-undefended-seed2'):.3f} hours, which the costs here are multiples of",
         f"(AMD EPYC: {hours(f'{LINF}-seed2'):.2f} and {hours(f'{AT}-seed2'):.2f} hours; {xeon[0]:.2f} "
         f"and {xeon[1]:.2f} on the Xeon, with ε = 8/255)",
         f"against l2 ({hours(f'{L2}-seed2'):.2f} and {hours(f'{AT_L2}-seed2'):.2f} hours; "
