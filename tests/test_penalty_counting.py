@@ -1,5 +1,9 @@
 """The loss as an object: the same loss, with steps that are counted."""
 
+import copy
+import pickle
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -38,12 +42,70 @@ def test_it_is_the_loss_with_the_steps_counted(model: nn.Module, options: dict[s
 
 def test_what_is_no_step_is_not_counted(model: nn.Module) -> None:
     penalty = GradientPenalty(eps=0.1, lazy=2)
-    with torch.no_grad():
-        penalty(model, *batch(0))
-    assert penalty.steps == 0
+    whole = float(regularized_loss(model, *batch(0), eps=0.1).penalty)
+    for step in (0, 1):
+        penalty.load_state_dict({"steps": step})
+        with torch.no_grad():
+            assert float(penalty(model, *batch(0)).penalty) == pytest.approx(whole), "wherever training stands"
+        assert penalty.steps == step
+    penalty.load_state_dict({"steps": 0})
     penalised = [bool(penalty(model, *batch(i), advance=i % 2 == 1).penalty > 0) for i in range(8)]
     assert penalised == [True, True, False, False] * 2, "both micro-batches of an update, or neither"
     assert penalty.steps == 4
+
+
+def test_updates_are_counted_whatever_the_micro_batches(model: nn.Module) -> None:
+    """Five batches an epoch in updates of two: the last update of an epoch has one, which counting calls would miss."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    penalty = GradientPenalty(eps=0.1, lazy=2).follow(optimizer)
+    penalised = []
+    for i in range(10):
+        penalised.append(bool(penalty(model, *batch(i)).penalty > 0))
+        if i % 5 in (1, 3, 4):
+            optimizer.step()
+    assert penalised == [True, True, False, False, True, False, False, True, True, False]
+    assert penalty.steps == 6
+
+
+class Wrapper:
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+def test_a_wrapped_optimizer_is_followed_and_a_skipped_update_is_not_counted(model: nn.Module) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    wrapper: Any = Wrapper(optimizer)
+    penalty = GradientPenalty(eps=0.1, lazy=2).follow(wrapper)
+    scaler = torch.amp.GradScaler("cpu")
+    for bad in (True, False):
+        loss = penalty(model, *batch(0)).loss
+        scaler.scale(loss * float("inf") if bad else loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    assert penalty.steps == 1
+    with pytest.raises(ConfigError, match=r"follow needs a torch.optim.Optimizer; got 3"):
+        GradientPenalty(eps=0.1).follow(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="follows an optimizer already"):
+        penalty.follow(optimizer)
+
+
+def test_a_copy_that_would_stop_counting_says_so(model: nn.Module) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    penalty = GradientPenalty(eps=0.1, lazy=2)
+    assert copy.deepcopy(penalty)(model, *batch(0)).penalty > 0
+    other = pickle.loads(pickle.dumps(penalty.follow(optimizer)))
+    with pytest.raises(ConfigError, match=r"follows no optimizer: call its follow\(optimizer\)"):
+        other(model, *batch(0))
+    other.follow(optimizer)
+    optimizer.step()
+    assert (penalty.steps, other.steps) == (1, 1)
+
+
+def test_making_one_draws_nothing(model: nn.Module) -> None:
+    before = torch.get_rng_state()
+    GradientPenalty(eps=0.1, lazy=2)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_a_checkpoint_goes_on_counting(model: nn.Module) -> None:

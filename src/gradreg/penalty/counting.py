@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from gradreg.checks.scalars import check_integer
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.norms import Threat
 from gradreg.penalty.loss import RegularizedLoss, regularized_loss
@@ -22,9 +23,10 @@ class GradientPenalty:
         penalty = gradreg.GradientPenalty(threat="linf", eps=8 / 255, lazy=4)
         penalty(model, x, y).loss.backward()
 
-    A call without gradients (validation under `torch.no_grad()`) is not a step. Under gradient accumulation pass
-    `advance=False` for all but the last micro-batch of an update, so that all of them are penalised or none.
-    `state_dict` and `load_state_dict` carry the count through a checkpoint.
+    A call without gradients (validation under `torch.no_grad()`) is not a step, and measures the whole penalty. Under
+    gradient accumulation all micro-batches of an update are to be penalised or none: `follow(optimizer)` counts updates
+    instead of calls; without it pass `advance=False` for all but the last micro-batch. `state_dict` and
+    `load_state_dict` carry the count through a checkpoint.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -35,6 +37,7 @@ class GradientPenalty:
                 hint = did_you_mean(name, _OPTIONS) or f"; choose one of {', '.join(_OPTIONS)}"
                 raise ConfigError(f"There is no option {name!r}{hint}.")
         self.options, self.steps = options, 0
+        self._follows: Literal["nothing", "an optimizer", "another's"] = "nothing"
         # The options are checked now, and not at the first batch: a toy batch is put through them.
         h = options.get("h")
         toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
@@ -42,13 +45,40 @@ class GradientPenalty:
             toy["h"] = h[:1].expand(2)
         if isinstance(options.get("threat"), Threat):
             toy["threat"] = "l2"  # a norm with parameters fits the images that it was made for
-        regularized_loss(nn.Identity(), torch.rand(2, 2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
+        regularized_loss(nn.Identity(), torch.eye(2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, advance: bool = True) -> RegularizedLoss:
         """The loss of a batch at this step; what it returns is `regularized_loss`'s."""
+        if self._follows == "another's":
+            raise ConfigError("A copy of a GradientPenalty follows no optimizer: call its follow(optimizer).")
+        if not torch.is_grad_enabled():
+            return regularized_loss(model, x, y, **{**self.options, "lazy": 1, "fraction": 1.0})
         out = regularized_loss(model, x, y, step=self.steps, **self.options)
-        self.steps += advance and torch.is_grad_enabled()
+        self.steps += advance and self._follows == "nothing"
         return out
+
+    def follow(self, optimizer: Optimizer) -> Self:
+        """Count the updates of an optimizer instead of calls, however many micro-batches each of them has.
+
+        Updates that a gradient scaler skips are not counted. Wrapped optimizers (Accelerate's, Lightning's) are fine.
+        """
+        wrapped: Any = optimizer
+        while isinstance(getattr(wrapped, "optimizer", None), Optimizer):
+            wrapped = wrapped.optimizer
+        if not isinstance(wrapped, Optimizer):
+            raise ConfigError(f"follow needs a torch.optim.Optimizer; got {shown(optimizer)}.")
+        if self._follows == "an optimizer":
+            raise ConfigError("This GradientPenalty follows an optimizer already: make another one for this one.")
+        self._follows = "an optimizer"
+        wrapped.register_step_post_hook(self._updated)
+        return self
+
+    def _updated(self, *_: object) -> None:
+        self.steps += 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, which the optimizer does not know."""
+        return {**vars(self), "_follows": "nothing" if self._follows == "nothing" else "another's"}
 
     def state_dict(self) -> dict[str, int]:
         """How many steps were made."""
