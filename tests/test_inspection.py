@@ -16,7 +16,7 @@ from gradreg.cli.inspect import Inspect, _chosen_image, show
 from gradreg.data import DataSet, Images
 from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.inspection import Inspection, draw, inspect_image
-from gradreg.inspection.figure import _magnification, figure, summary
+from gradreg.inspection.figure import _magnification, figure
 from gradreg.norms import ThreatName, threat
 
 THREATS: tuple[ThreatName, ...] = ("l2", "linf", "l1")
@@ -95,13 +95,13 @@ def test_a_given_regularity_gives_the_bounds(plane: Plane, image: Tensor) -> Non
     assert found.bound is not None
     assert float(found.bound.omega) == pytest.approx(0.1, rel=1e-4)
     assert float(found.bound.lipschitz) == pytest.approx(0.1, rel=1e-4)
-    assert "(given)" in summary(found)[1]
+    assert "(given)" in found.statements()[1]
     with pytest.raises(ConfigError, match=r"regularity must be for linf and top-1, .*; got one for l2 and top-1"):
         inspect_image(plane, image, threat="linf", regularity=given)
 
 
 def test_the_three_kinds_of_statements_are_told_apart(inspection: Inspection) -> None:
-    found, heuristic, certified = summary(inspection)
+    found, heuristic, certified = inspection.statements()
     assert found.startswith(f"Found: an adversarial image at l2 {inspection.nearest:.4g}")
     assert heuristic.startswith("Heuristic bounds, from estimates (local) that can fail")
     assert certified.startswith("Certificate of the smoothed classifier (σ = 0.25, wrong with probability 0.001")
@@ -155,8 +155,8 @@ def test_a_misclassified_image_has_nothing_to_find(plane: Plane, image: Tensor) 
     found = inspect_image(plane, image, 1, attacks=["fmn"], samples=100, classes=("up", "down"))
     assert found.nearest == 0
     assert found.bound is None
-    assert "misclassified as it is" in summary(found)[1]
-    assert "taken for up as it is" in summary(found)[0]
+    assert "misclassified as it is" in found.statements()[1]
+    assert "taken for up as it is" in found.statements()[0]
     assert any("taken for up\nas it is" in text.get_text() for axes in figure(found).axes for text in axes.texts)
 
 
@@ -168,8 +168,8 @@ def test_a_flat_model_has_neither_adversarial_images_nor_bounds() -> None:
     found = inspect_image(Flat().eval(), torch.full((1, 4, 4), 0.5), attacks=["fmn"], samples=200)
     assert found.nearest == math.inf
     assert found.bound is None
-    assert "gradient of exactly zero" in summary(found)[1]
-    assert "proves nothing" in summary(found)[0]
+    assert "gradient of exactly zero" in found.statements()[1]
+    assert "proves nothing" in found.statements()[0]
     assert any("no adversarial image" in text.get_text() for axes in figure(found).axes for text in axes.texts)
 
 

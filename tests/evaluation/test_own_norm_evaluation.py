@@ -13,7 +13,7 @@ import gradreg
 from evaluation_toys import SHAPE, linear, part, quick, toy
 from gradreg import ConfigError, DataError
 from gradreg.evaluation import Evaluation, EvaluationOptions, load
-from gradreg.inspection.figure import figure, summary
+from gradreg.inspection.figure import figure
 from gradreg.norms import Threat, Weighted
 from gradreg.report.comparison import Comparison
 from gradreg.report.writing import render
@@ -86,7 +86,7 @@ def test_end_to_end(tmp_path: Path) -> None:
     x = data.test.floats([7])
     inspected = gradreg.inspect_image(model, x[0], threat=norm, attacks=["fmn", "deepfool"], samples=200)
     assert (inspected.threat, inspected.symbol) == (norm.name, "Σl2")
-    assert "Σl2" in summary(inspected)[0]
+    assert "Σl2" in inspected.statements()[0]
     figure(inspected)
 
 

@@ -36,6 +36,11 @@ class Pool:
     def __len__(self) -> int:
         return len(self.examined)
 
+    def __repr__(self) -> str:
+        return f"Pool: {int(self.examined.sum())} of {len(self)} images attacked" + (
+            f", {self._best.threat}" if self._best else ""
+        )
+
     @property
     def missing(self) -> Tensor:
         """Positions of the images that no result has covered yet."""

@@ -1,5 +1,6 @@
 """The result of an attack: a verified adversarial image and its distance per image, with the cost."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,11 +8,15 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.tensors import check_positions
-from gradreg.norms import robust_at
+from gradreg.config.fractions import radius_name
+from gradreg.display.numbers import distance_name, percent
+from gradreg.display.records import Column, Recorded, Records
+from gradreg.display.summary import Shown, Summary, counted, images, spread
+from gradreg.norms import THREATS, robust_at
 
 
-@dataclass(frozen=True)
-class AttackResult:
+@dataclass(frozen=True, repr=False)
+class AttackResult(Shown, Recorded):
     """The nearest adversarial image found for each image.
 
     `distance` is 0 for an image that is misclassified as it is and inf where nothing was found; in both cases
@@ -62,6 +67,64 @@ class AttackResult:
         images = check_positions("images", images, len(self))
         rows = self._with(lambda tensor: tensor[images.to(tensor.device)])
         return replace(rows, winner=tuple(self.winner[i] for i in images.tolist()))
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """Where robust accuracy is quoted: the radii of the search, else the norm's usual ones, if it has any."""
+        usual = THREATS[self.threat].usual_radii if self.threat in THREATS else ()
+        return usual if self.eps is None else self.eps
+
+    def summary(self) -> Summary:
+        """Accuracy, distances, who found them and what that cost."""
+        n, wrong = len(self), int((self.distance == 0).sum())
+        robust = [f"{percent(self.robust_accuracy(eps))} at {radius_name(eps)}" for eps in self.radii] if n else []
+        found = self.distance[(self.distance > 0) & self.success]
+        settings = {"top-k": self.topk if self.topk > 1 else "", "bits per pixel": self.quantize or ""}
+        return Summary(
+            f"AttackResult: {images(n)}, {THREATS[self.threat].symbol if self.threat in THREATS else self.threat}",
+            [
+                ("clean accuracy", percent(1 - wrong / n) if n else ""),
+                ("robust accuracy", ", ".join(robust)),
+                ("distance", self._distances(found)),
+                ("none found", counted(int((~self.success).sum()), n)),
+                ("found by", ", ".join(f"{name} {count}" for name, count in self.wins.most_common())),
+                ("propagations", f"{spread(self.propagations)} per image" if n else ""),
+                ("settings", ", ".join(f"{name} {value}" for name, value in settings.items() if value)),
+                ("left out", ", ".join(self.left_out)),
+            ],
+        )
+
+    @property
+    def wins(self) -> Counter[str]:
+        """How many adversarial images each attack found; the misclassified and the unbroken images are left out."""
+        return Counter(name for name in self.winner if name not in ("clean", ""))
+
+    def records(self) -> Records:
+        """Per image: distance, whether there is an adversarial image, who found it, and the cost."""
+        facts = {"threat": self.threat, "topk": self.topk, "eps": self.eps, "quantize": self.quantize}
+        return Records(
+            "attack",
+            {**facts, "left_out": self.left_out},
+            {
+                "index": Column("Position among the images that were attacked.", torch.arange(len(self))),
+                "distance": Column(
+                    "Distance of the nearest adversarial image found, in the norm `threat`; 0: misclassified as it is.",
+                    self.distance,
+                    "pixels",
+                    "None was found, which proves nothing.",
+                ),
+                "success": Column("An adversarial image is known, or the image is misclassified.", self.success),
+                "winner": Column('Attack that found it; "clean": none was needed, "": none succeeded.', self.winner),
+                "forwards": Column("Forwards spent on the image.", self.forwards, "propagations"),
+                "backwards": Column("Backwards spent on the image.", self.backwards, "propagations"),
+            },
+        )
+
+    def _distances(self, found: Tensor) -> str:
+        if len(found) == 0:
+            return ""
+        low, middle, high = (float(each) for each in (found.min(), found.median(), found.max()))
+        return "median {1}, {0} to {2}".format(*(distance_name(self.threat, each) for each in (low, middle, high)))
 
     def _with(self, change: Callable[[Tensor], Tensor]) -> "AttackResult":
         return replace(

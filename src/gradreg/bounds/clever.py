@@ -15,6 +15,7 @@ from gradreg.bounds.data import batches, check
 from gradreg.bounds.extremes import fit_lmoments
 from gradreg.checks.scalars import check_integer, check_number
 from gradreg.classifier import Classifier
+from gradreg.display.summary import Shown, Summary, counted, images, spread
 from gradreg.fingerprints import image_keys
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName, checked, reach_of
@@ -23,8 +24,8 @@ from gradreg.penalty.passes import Model
 from gradreg.randomness import generator
 
 
-@dataclass(frozen=True)
-class Clever:
+@dataclass(frozen=True, repr=False)
+class Clever(Shown):
     """Scores, the Lipschitz constants they rest on, and where no end point could be fitted."""
 
     score: Tensor
@@ -35,6 +36,18 @@ class Clever:
     radius: float
 
     kind = "heuristic"
+
+    def summary(self) -> Summary:
+        """The scores and what they rest on."""
+        n = len(self.score)
+        return Summary(
+            f"Clever: {images(n)}, within {self.radius:g}, {self.kind}",
+            [
+                ("score", spread(self.score)),
+                ("L", spread(self.lipschitz)),
+                ("no end point fitted", counted(int(self.fallback.sum()), n)),
+            ],
+        )
 
 
 def clever(

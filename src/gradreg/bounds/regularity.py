@@ -16,6 +16,8 @@ from gradreg.checks.scalars import check_number, shown
 from gradreg.codec import join
 from gradreg.columns import check_number as check_count
 from gradreg.columns import check_whole
+from gradreg.display.numbers import significant
+from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import THREATS, Threat
 from gradreg.reading import one_sentence
@@ -34,8 +36,8 @@ def _nothing() -> Tensor:
     return torch.zeros(0)
 
 
-@dataclass(frozen=True)
-class Regularity:
+@dataclass(frozen=True, repr=False)
+class Regularity(Shown):
     """L and ω on a grid of radii: one for all images, or ("local") one for each, and then valid up to the grid's end.
 
     Flags are those of the extreme value fits, as "lipschitz:steep" or "omega[0.5]:few-distinct".
@@ -116,6 +118,26 @@ class Regularity:
             return torch.zeros_like(self.lipschitz)
         index = int(torch.searchsorted(self.eps, eps * (1 - 1e-6)))
         return self.omega[..., index] if index < len(self.eps) else torch.full_like(self.lipschitz, torch.nan)
+
+    def summary(self) -> Summary:
+        """L, ω at a few radii of its grid, and what they are worth."""
+        middle, last = len(self.eps) // 2, len(self.eps) - 1
+        omega = {float(self.eps[at]): float(self.omega[..., at].mean()) for at in (0, middle, last)}
+        of = f"{images(len(self.keys))}" if len(self.keys) else "an unknown number of images"
+        promise = self.calibration
+        return Summary(
+            f"Regularity: {self.norm.symbol}, estimated by {self.method!r} on {of}; heuristic",
+            [
+                ("L", spread(self.lipschitz)),
+                ("ω" + ", mean" * self.per_image, ", ".join(f"{significant(w)} at {e:.3g}" for e, w in omega.items())),
+                ("about", f"{self.criterion}, of {self.scores}" + f", top-{self.topk}" * (self.topk > 1)),
+                (
+                    "calibrated",
+                    "" if promise is None else f"by {promise.attacks} on {promise.n}, α = {promise.alpha:g}",
+                ),
+                ("flags", ", ".join(self.flags)),
+            ],
+        )
 
     def save(self, path: str | Path) -> None:
         """Write to one safetensors file."""

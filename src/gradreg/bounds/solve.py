@@ -17,6 +17,7 @@ from gradreg.bounds.regularity import Regularity
 from gradreg.checks.scalars import check_choice, check_integer, shown
 from gradreg.checks.tensors import check_column
 from gradreg.classifier import Classifier
+from gradreg.display.summary import Shown, Summary, counted, images, spread
 from gradreg.errors import ConfigError, DataError
 from gradreg.fingerprints import image_keys
 from gradreg.norms import checked
@@ -28,8 +29,8 @@ _Envelope = Literal["step", "linear"]
 _SHARED = 0.01
 
 
-@dataclass(frozen=True)
-class Bound:
+@dataclass(frozen=True, repr=False)
+class Bound(Shown):
     """Radii that should contain no adversarial image, one of each kind per image; 0 for misclassified images."""
 
     lipschitz: Tensor
@@ -74,6 +75,22 @@ class Bound:
     def best(self) -> Tensor:
         """The larger of the two: both are lower bounds under the same assumption."""
         return self.lipschitz.maximum(self.omega)
+
+    def summary(self) -> Summary:
+        """Both bounds over the images, and where they say nothing."""
+        n = len(self.omega)
+        sides = {"L-bound": self.lipschitz, "ω-bound": self.omega, "calibrated": self.calibrated}
+        return Summary(
+            f"Bound: {images(n)}, {self.threat}, {self.kind} (by {self.method!r})",
+            [
+                *((name, "" if bound is None else spread(bound)) for name, bound in sides.items()),
+                ("gradient norm", spread(self.grad_norm)),
+                ("no bound", counted(int((self.omega == 0).sum()), n)),
+                ("up to the end of ω's grid", counted(int(self.censored.sum()), n)),
+                ("gradient exactly 0", counted(int(self.zero_gradient.sum()), n)),
+                ("flags", ", ".join(self.flags)),
+            ],
+        )
 
     def statistics(self) -> dict[str, float]:
         """The columns of the paper's Table 3 (ω averaged over images if each has its own), and the mean bounds."""

@@ -15,9 +15,10 @@ from gradreg.cli.arguments import Inline, ModelArguments, ModelName
 from gradreg.data import DataSet
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.errors import ConfigError, DataError
-from gradreg.inspection.figure import draw, summary
-from gradreg.inspection.image import Inspection, inspect_image
+from gradreg.inspection.figure import draw
+from gradreg.inspection.image import inspect_image
 from gradreg.inspection.options import InspectionOptions
+from gradreg.inspection.record import Inspection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,7 @@ def show(found: Inspection, output: Path, console: Console) -> None:
     """Draw the picture, and print the table and what it says."""
     draw(found, output)
     console.print(_table(found))
-    for line in (*summary(found), f"The picture is {output}."):
+    for line in (*found.statements(), f"The picture is {output}."):
         console.print(line, highlight=False)
 
 

@@ -14,7 +14,8 @@ from gradreg.processes import speaks
 from gradreg.runs import recipes
 from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.settings import Config
-from gradreg.training.fitting import Fitted, train
+from gradreg.training.fitted import Fitted
+from gradreg.training.fitting import train
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from gradreg.checks.scalars import shown
 from gradreg.codec import join
 from gradreg.diagnosis.registry import TESTS
+from gradreg.display.summary import Shown, Summary
 from gradreg.errors import DataError
 from gradreg.reading import json_table, one_sentence
 
@@ -54,12 +55,16 @@ class Flag:
         return found
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """The flags in a word. No word says that gradients are *not* masked, since no test can show that."""
 
     word: _Word
     reason: str
+
+    def summary(self) -> Summary:
+        """The word and why."""
+        return Summary(f"Verdict: {self.word}", [("because", self.reason)])
 
 
 def verdict(flags: Iterable[Flag]) -> Verdict:

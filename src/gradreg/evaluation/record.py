@@ -17,6 +17,8 @@ from gradreg._version import __version__
 from gradreg.bounds.validity import Violations, violations
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
+from gradreg.display.records import Recorded, Records
+from gradreg.display.summary import Shown, Summary
 from gradreg.errors import DataError
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import THREATS, robust_at, usual
@@ -277,8 +279,8 @@ class Smoothed:
     """None in files of before it was kept."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown, Recorded):
     """A model evaluated on a selection of test images; `save` and `load` are in `gradreg.evaluation.files`."""
 
     subject: Subject
@@ -321,6 +323,16 @@ class Evaluation:
         from gradreg.evaluation.files import save
 
         save(self, folder)
+
+    def summary(self) -> Summary:
+        from gradreg.evaluation.showing import summary
+
+        return summary(self)
+
+    def records(self) -> Records:
+        from gradreg.evaluation.showing import records
+
+        return records(self)
 
     def proven_wrong(self) -> bool:
         """Whether any threat carries an error that no model can explain: a bug in gradreg or in the model's code."""

@@ -1,4 +1,4 @@
-"""How an inspection is drawn, with matplotlib's objects and none of its global state, and told in words."""
+"""How an inspection is drawn, with matplotlib's objects and none of its global state."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError
-from gradreg.inspection.image import Inspection, Nearest
+from gradreg.inspection.record import Inspection, Nearest
 from gradreg.locks import lock_output
 from gradreg.writing import replacing
 
@@ -28,43 +28,6 @@ def draw(inspection: Inspection, path: str | Path) -> None:
         raise ConfigError(f"The figure must be a .png file; got {path}.")
     with lock_output(path), replacing(path) as aside:
         figure(inspection).savefig(aside, format="png", dpi=150)
-
-
-def summary(inspection: Inspection) -> tuple[str, str, str]:
-    """What attacks found, what bounds promise and what is certified: three kinds of statements, a sentence each."""
-    return _empirical(inspection), _heuristic(inspection), _probabilistic(inspection)
-
-
-def _empirical(found: Inspection) -> str:
-    norm = found.symbol
-    if found.nearest == 0:
-        return f"Found: nothing to look for, since the image is taken for {found.classes[found.prediction]} as it is."
-    if found.nearest == math.inf:
-        return f"Found: no adversarial image by {len(found.found)} attacks, which proves nothing."
-    best = found.ranked[0]
-    beyond = "" if found.topk == 1 else f", its label not among the first {found.topk}"
-    return f"Found: an adversarial image at {norm} {best.distance:.4g}, by {best.attack}{beyond}."
-
-
-def _heuristic(found: Inspection) -> str:
-    if found.bound is None:
-        return f"Heuristic bounds: none. {found.refusal}"
-    reached = ", the end of its grid" if bool(found.bound.censored) else ""
-    norm = found.symbol
-    return (
-        f"Heuristic bounds, from estimates ({found.bound.method}) that can fail: none nearer than {norm} "
-        f"{float(found.bound.omega):.4g} by the ω-bound{reached}, {float(found.bound.lipschitz):.4g} by the L-bound."
-    )
-
-
-def _probabilistic(found: Inspection) -> str:
-    given = found.certificate
-    about = f"σ = {given.settings.sigma:g}, wrong with probability {given.settings.alpha:g} at most"
-    answer = int(given.prediction)
-    if answer < 0:
-        return f"Certificate of the smoothed classifier ({about}): it abstains."
-    radius = f"{found.classes[answer]} within l2 {float(given.radius):.4g}"
-    return f"Certificate of the smoothed classifier ({about}): {radius}."
 
 
 def figure(inspection: Inspection) -> "Figure":
@@ -112,7 +75,7 @@ def _header(found: Inspection) -> list[tuple[str, str, str]]:
     about = f"Labelled {names[found.label]} {agreed}; {measured} {margin}, {slope}."
     colours = (_EMPIRICAL, _HEURISTIC, _PROBABILISTIC)
     lines = [(about, "black", "bold")]
-    for text, colour in zip(summary(found), colours, strict=True):
+    for text, colour in zip(found.statements(), colours, strict=True):
         lines += [(part, colour, "normal") for part in wrap(text, 118, subsequent_indent="    ")]
     return lines
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,61 +13,14 @@ from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
 from gradreg.inspection.options import InspectionOptions
+from gradreg.inspection.record import Inspection, Nearest
 from gradreg.losses import probability_margin
 from gradreg.norms import Threat, checked
 from gradreg.penalty.passes import Model
-from gradreg.smoothing import Certificates, certify
+from gradreg.smoothing import certify
 
 # ω is looked for this far beyond the nearest adversarial image, on as many radii; farther out no bound can hold.
 _BEYOND, _RADII = 1.25, 40
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """What one attack found; without an adversarial image its distance is inf and `adversarial` the image itself."""
-
-    attack: str
-    distance: float
-    adversarial: Tensor
-    prediction: int
-    forwards: int
-    backwards: int
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """All that is known of one image; distances, bounds and the gradient norm are about `threat`."""
-
-    image: Tensor
-    label: int
-    prediction: int
-    classes: tuple[str, ...]
-    threat: str
-    """The name of the norm."""
-    symbol: str
-    """The norm as it is written: l∞."""
-    margin: float
-    """Of probabilities: the k-th largest other class less the labelled one; negative: classified as labelled."""
-    grad_norm: float
-    """‖∇ℓ‖_* of that margin."""
-    found: tuple[Nearest, ...]
-    bound: Bound | None
-    """Heuristic; None where there is none to give, and `refusal` says why."""
-    refusal: str
-    certificate: Certificates
-    """Probabilistic, in l2 whatever the threat, and of the smoothed classifier."""
-    topk: int = 1
-    """The image is classified correctly while its label is among this many largest logits."""
-
-    @property
-    def nearest(self) -> float:
-        """The smallest distance over all attacks."""
-        return self.ranked[0].distance
-
-    @property
-    def ranked(self) -> list[Nearest]:
-        """What the attacks found, the nearest first."""
-        return sorted(self.found, key=lambda one: one.distance)
 
 
 @takes(InspectionOptions)

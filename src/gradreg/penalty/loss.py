@@ -15,6 +15,8 @@ from torch import Tensor
 
 from gradreg.calling.answers import Output
 from gradreg.calling.state import Moment
+from gradreg.display.numbers import significant
+from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, checked, per_image
@@ -26,8 +28,8 @@ from gradreg.penalty.options import Method, Scale, check, default_step, divides_
 from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
 
 
-@dataclass(frozen=True)
-class RegularizedLoss:
+@dataclass(frozen=True, repr=False)
+class RegularizedLoss(Shown):
     """What a step minimises, `loss = clean + penalty`, and values to log; all but `loss` are detached."""
 
     loss: Tensor
@@ -41,6 +43,14 @@ class RegularizedLoss:
 
     `scale="paper"` penalises it over √N for "linf"."""
     _input: Tensor | None = None
+
+    def summary(self) -> Summary:
+        """The parts of the loss, and the gradient's norm both ways."""
+        loss, clean, penalty = (significant(float(part.detach())) for part in (self.loss, self.clean, self.penalty))
+        return Summary(
+            f"RegularizedLoss: {loss} = clean {clean} + penalty {penalty}, {images(len(self.grad_norm))}",
+            [("gradient norm", spread(self.grad_norm)), ("by difference", spread(self.slope))],
+        )
 
     def backward(self) -> None:
         """As `loss.backward()`, without a gradient for the images where a graph leads to them (graphs=2)."""

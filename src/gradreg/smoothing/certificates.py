@@ -12,6 +12,8 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_numbers, shown
 from gradreg.codec import join
 from gradreg.columns import check_floats, check_whole
+from gradreg.display.records import Column, Recorded, Records
+from gradreg.display.summary import Shown, Summary, counted, images, spread
 from gradreg.errors import ConfigError, DataError
 from gradreg.reading import one_sentence
 from gradreg.storage import read, write
@@ -55,8 +57,8 @@ class Settings:
             check_numbers("radii", self.radii, ascending=True, least=0)
 
 
-@dataclass(frozen=True)
-class Certificates:
+@dataclass(frozen=True, repr=False)
+class Certificates(Shown, Recorded):
     """Each image's prediction by the *smoothed* classifier, and the l2 radius within which it holds.
 
     Each certificate is wrong with probability α at most, over the noise drawn; the kind is "probabilistic".
@@ -98,6 +100,37 @@ class Certificates:
             found = cls(**tensors, settings=described.settings, images=described.images)
             found._check()
         return found
+
+    def summary(self) -> Summary:
+        """How many images have a certificate, how large it is and what it cost."""
+        settings, n = self.settings, len(self.index)
+        held = self.prediction >= 0
+        return Summary(
+            f"Certificates: {images(n)}, l2, of the classifier smoothed with σ = {settings.sigma:g}",
+            [
+                ("each wrong", f"with probability {settings.alpha:g} at most"),
+                ("certified", counted(int(held.sum()), n) or ("none" if n else "")),
+                ("abstained", counted(int((~held).sum()), n)),
+                ("radius", spread(self.radius[held])),
+                ("radii tested", ", ".join(f"{radius:g}" for radius in settings.radii or ())),
+                ("samples", f"{spread(self.samples)} per image" if n else ""),
+                ("method", settings.method + (", randomized" if settings.randomized else "")),
+                ("classes", "given as labels, so no certificate of a deployed classifier" * settings.given_labels),
+                ("top-k", str(settings.topk) if settings.topk > 1 else ""),
+            ],
+        )
+
+    def records(self) -> Records:
+        """Per image: the smoothed classifier's class, the radius within which it holds, and the samples drawn."""
+        columns = {
+            "index": Column("Position among the images that were certified.", self.index),
+            "prediction": Column("Class of the smoothed classifier; -1: it abstained.", self.prediction, "class"),
+            "radius": Column("l2 radius within which that class holds; 0 where it abstained.", self.radius, "pixels"),
+            "samples": Column("Noisy images classified for it.", self.samples, "propagations"),
+        }
+        if len(self.frequency):
+            columns["frequency"] = Column("Share of noisy images given the class.", self.frequency, "fraction")
+        return Records("certificates", {"threat": "l2", "certificate": self.kind, **asdict(self.settings)}, columns)
 
     def _check(self) -> None:
         """Refuse certificates that no certification can give."""

@@ -1,6 +1,6 @@
 from .callbacks import EpochEnd as EpochEnd
 from .callbacks import StepEnd as StepEnd
-from .fitting import Fitted as Fitted
+from .fitted import Fitted as Fitted
 from .fitting import fit as fit
 from .fitting import train as train
 from .loggers import JSONLLogger as JSONLLogger

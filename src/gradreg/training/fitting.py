@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +23,7 @@ from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Config, Settings
 from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
 from gradreg.training.determinism import deterministic
+from gradreg.training.fitted import Fitted
 from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
@@ -31,15 +32,6 @@ from gradreg.training.reporting import Reporter
 from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, reseed
 
 Data = DataSet | Images | ImageFolder | tuple[Iterable[Batch], Iterable[Batch]]
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A finished run: the metrics of each epoch, those of the best epoch, and the run directory, if there is one."""
-
-    metrics: list[dict[str, Any]]
-    best: dict[str, Any]
-    run: Path | None
 
 
 def fit(
