@@ -44,6 +44,10 @@ class TrainingFailed(GradregError):  # noqa: N818
     """Training that failed in a known way: the message says how, where and what helps."""
 
 
+class MissingPackageError(GradregError, ImportError):
+    """A package that only a part of gradreg needs is not installed; the message names the extra that has it."""
+
+
 class Interrupted(Exception):  # noqa: N818
     """A signal ended the run after it was saved. Not an error of the user's, so not a GradregError."""
 

@@ -16,6 +16,7 @@ from gradreg.bounds.extremes import fit_lmoments
 from gradreg.checks.scalars import check_integer, check_number
 from gradreg.classifier import Classifier
 from gradreg.display.summary import Shown, Summary, counted, images, spread
+from gradreg.extras import need
 from gradreg.fingerprints import image_keys
 from gradreg.losses import margin
 from gradreg.norms import Threat, ThreatName, checked, reach_of
@@ -70,6 +71,7 @@ def clever(
     geometry, classifier = threat_named(threat), Classifier.of(model)
     radius = None if radius is None else check_number("radius", radius, above=0)
     blocks, samples = check_integer("blocks", blocks, least=3), check_integer("samples", samples, least=1)
+    need("scipy", "CLEVER")
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     _, y = check(classifier, x, y)
     radius = reach_of(checked(geometry, x), x) if radius is None else radius

@@ -22,6 +22,7 @@ from gradreg.bounds.solve import bounds
 from gradreg.checks.scalars import check_integer, check_number, check_switch
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
+from gradreg.extras import need
 from gradreg.fingerprints import image_keys
 from gradreg.losses import misclassified
 from gradreg.norms import Threat, ThreatName, checked
@@ -83,6 +84,8 @@ def estimate_regularity(
     them "paper" and "ascent" estimate on one half of `data` and attack the other. A `calibration` of before is a
     regularity's.
     """
+    if method in ("ascent", "paper"):
+        need("scipy", f"Estimating by {method!r}")
     search = Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
     fitting = Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
     limit = None if limit is None else check_integer("limit", limit, least=1)

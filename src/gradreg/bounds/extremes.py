@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gradreg.bounds.errors import BoundsError
 from gradreg.checks.scalars import check_choice, check_integer, check_number, shown
 from gradreg.errors import ConfigError
+from gradreg.extras import need
 
 Floats = NDArray[np.float64]
 FitMethod = Literal["lmoments", "mle"]
@@ -107,6 +108,7 @@ def extreme_value(
 
 def fit_lmoments(maxima: Floats) -> GEV:
     """L-moment fits of all rows of (…, n) at once, in closed form (Hosking, Wallis & Wood 1985); needs ξ < 1."""
+    need("scipy", "An extreme value fit")
     from scipy.special import gammaln
 
     maxima = _floats("maxima", maxima)

@@ -1,6 +1,7 @@
 """The `gradreg` command: one file per subcommand, imported when it is asked for, so that `--help` answers at once."""
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Annotated, Any, Protocol, Union
 
@@ -27,6 +28,8 @@ _COMMANDS = {
     "report": "Compare evaluations: an HTML page, or tables and figures.",
     "networks": "List the trained networks that come with gradreg, or show the card of one.",
     "ship": "Make a run and its evaluation a network that `gradreg.load` knows by name.",
+    "doctor": "Say what this installation consists of, and check that it computes what it should.",
+    "completion": "Print a script for bash, zsh or fish that completes commands and options.",
 }
 
 
@@ -46,6 +49,12 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stdout.write(f"gradreg {__version__}\n")
         else:
             _list(given)
+
+
+def commands() -> Iterator[tuple[str, type[_Subcommand], str]]:
+    """Every command: its name, its class and what it does."""
+    for name, about in _COMMANDS.items():
+        yield name, _command(name), about
 
 
 def _carry_out(name: str, *arguments: str) -> None:

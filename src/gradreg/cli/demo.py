@@ -7,6 +7,7 @@ from rich.console import Console
 
 from gradreg.cli.arguments import DataDir
 from gradreg.demo import demo
+from gradreg.extras import need
 
 
 @dataclass(frozen=True)
@@ -23,4 +24,6 @@ class Demo:
     data_dir: DataDir = None
 
     def run(self) -> None:
+        for package in ("jinja2", "scipy"):
+            need(package, "The demo")
         demo(self.out, self.images, self.epochs, self.seed, self.data_dir, Console())

@@ -15,6 +15,7 @@ from gradreg.cli.arguments import Inline, ModelArguments, ModelName
 from gradreg.data import DataSet
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.errors import ConfigError, DataError
+from gradreg.extras import need
 from gradreg.inspection.figure import draw
 from gradreg.inspection.image import inspect_image
 from gradreg.inspection.options import InspectionOptions
@@ -39,6 +40,7 @@ class Inspect:
     def run(self) -> None:
         if self.output.suffix.lower() != ".png":
             raise ConfigError(f"The output must be a .png file; got {self.output}.")
+        need("matplotlib", "The picture")
         known = None if self.regularity is None else Regularity.load(self.regularity)
         with self.named.opened(self.model) as (opened, device):
             x, y = _chosen_image(opened.data, self.image, self.label)

@@ -20,6 +20,7 @@ from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.record import Evaluation, Origin, Settings, ThreatRecord
 from gradreg.evaluation.reporting import ConsoleReporter
 from gradreg.evaluation.work import Work
+from gradreg.extras import need
 from gradreg.ledger import Ledger
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Model
@@ -55,6 +56,7 @@ def evaluate(
     `gradreg.evaluation.load` reads. Under torchrun, processes share the images, and each returns the evaluation.
     """
     chosen = options_of(EvaluationOptions, options, keywords)
+    need("scipy", "An evaluation")
     classifier = Classifier.of(model)
     subject = subject or describe(classifier, name)
     inputs = inputs_of(data, calibration, chosen)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError
+from gradreg.extras import need
 from gradreg.inspection.record import Inspection, Nearest
 from gradreg.locks import lock_output
 from gradreg.writing import replacing
@@ -26,6 +27,7 @@ def draw(inspection: Inspection, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() != ".png":
         raise ConfigError(f"The figure must be a .png file; got {path}.")
+    need("matplotlib", "The figure")
     with lock_output(path), replacing(path) as aside:
         figure(inspection).savefig(aside, format="png", dpi=150)
 

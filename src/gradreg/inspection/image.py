@@ -12,6 +12,7 @@ from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regu
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
+from gradreg.extras import need
 from gradreg.inspection.options import InspectionOptions
 from gradreg.inspection.record import Inspection, Nearest
 from gradreg.losses import probability_margin
@@ -41,6 +42,7 @@ def inspect_image(
     bounds use `regularity`; default: the "local" estimate around the image.
     """
     chosen = options_of(InspectionOptions, options, keywords)
+    need("scipy", "The certificate of an inspection")
     classifier, norm, seed, topk = Classifier.of(model), chosen.norm, chosen.seed, chosen.topk
     if x.ndim != 3:
         raise DataError(f"x must be one image, (channels, height, width); got shape {tuple(x.shape)}.")

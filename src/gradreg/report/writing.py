@@ -9,6 +9,7 @@ from gradreg.checks.scalars import check_path, check_switch, shown
 from gradreg.errors import ConfigError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
+from gradreg.extras import need
 from gradreg.locks import lock_output
 from gradreg.report.comparison import Comparison
 from gradreg.report.tables import formats
@@ -36,6 +37,10 @@ def report(
     check_switch("paper", paper)
     path, folder = check_path("output", output), None if figures is None else check_path("figures", figures)
     format = format_of(path)
+    if format == "html":
+        need("jinja2", "The HTML page")
+    if folder is not None:
+        need("matplotlib", "Drawing figures")
     comparison = compare([evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else evaluations)
     write(path, render(comparison, format, paper))
     if folder is not None:

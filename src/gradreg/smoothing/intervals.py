@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradreg.checks.scalars import check_integer, check_number, shown
 from gradreg.errors import ConfigError
+from gradreg.extras import need
 
 Floats = NDArray[np.float64]
 
@@ -16,6 +17,7 @@ _HALVINGS = 60
 
 def clopper_pearson_lower(hits: ArrayLike, n: ArrayLike, alpha: float) -> Floats:
     """The lower limit of a probability that is too high with probability α at most (Clopper & Pearson 1934)."""
+    need("scipy", "A confidence interval")
     from scipy.stats import beta
 
     alpha = check_number("alpha", alpha, above=0, below=1)
@@ -85,6 +87,7 @@ def required_probability(radius: float | Floats, sigma: float, topk: int) -> flo
     others can each be as frequent while it stays above 1/(k + 1). With k = 1 that is Cohen's Φ(r/σ); it is the
     condition of Jia et al. 2020 with 1 − p for all that is known of the rivals.
     """
+    need("scipy", "A certificate")
     from scipy.special import ndtr, ndtri
 
     probability: Floats = ndtr(np.asarray(radius) / sigma + ndtri(1 / (topk + 1)))

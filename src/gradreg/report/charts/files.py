@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradreg.display.plot import plot
 from gradreg.errors import ConfigError
+from gradreg.extras import need
 from gradreg.locks import lock
 from gradreg.report.charts.selection import figures
 from gradreg.report.comparison import Comparison
@@ -74,6 +75,7 @@ def _save(figure: "Figure", path: Path) -> Path:
 @contextmanager
 def _style() -> Iterator[None]:
     """On top of matplotlib's defaults, whatever the user's own settings are; they are in force again afterwards."""
+    need("matplotlib", "A figure")
     import matplotlib as mpl
 
     settings: dict[Any, Any] = {key: value for key, value in mpl.rcParamsDefault.items() if key not in _KEPT}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gradreg.display.charts import Chart, Group, Key, legend_of
 from gradreg.display.numbers import significant
+from gradreg.extras import need
 from gradreg.report.charts import svg
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
@@ -58,6 +59,7 @@ def render(comparison: Comparison, paper: bool = False) -> str:
 
 @cache
 def _environment() -> "Environment":
+    need("jinja2", "The HTML page")
     from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
 
     class Assets(BaseLoader):

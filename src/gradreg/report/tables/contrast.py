@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gradreg.display.numbers import percent
+from gradreg.extras import need
 from gradreg.report.comparison import Comparison, Recipe
 from gradreg.report.numbers import ball
 from gradreg.report.tables.cells import count, word
@@ -36,6 +37,7 @@ class _Difference:
 
 def difference(first: Tensor, second: Tensor) -> _Difference:
     """Between the means of two tables of (seeds, images), over the same images in the same order."""
+    need("scipy", "An interval")
     from scipy.stats import t
 
     first, second = first.double(), second.double()

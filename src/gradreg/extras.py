@@ -1,0 +1,37 @@
+"""Optional packages: which part of gradreg needs which, and how to get one that is missing."""
+
+from importlib import import_module
+from typing import NamedTuple
+
+from gradreg.errors import MissingPackageError
+
+
+class Extra(NamedTuple):
+    """The extra of gradreg that installs a package, and what needs it."""
+
+    name: str
+    purpose: str
+
+
+EXTRAS = {
+    "scipy": Extra("stats", "confidence intervals, certificates and fitted bounds"),
+    "jinja2": Extra("report", "the HTML page of reports"),
+    "matplotlib": Extra("plots", "figures as files"),
+    "PIL": Extra("folder", "image files"),
+    "tensorboard": Extra("tensorboard", "training curves in TensorBoard"),
+    "timm": Extra("timm", "models named timm:NAME"),
+    "torchvision": Extra("torchvision", "models named torchvision:NAME"),
+    "pyautoattack": Extra("bench", "AutoAttack"),
+}
+
+
+def need(package: str, what: str) -> None:
+    """Raise an error that names the extra if the package is missing; called before work that would end with it."""
+    try:
+        import_module(package)
+    except ImportError as error:
+        extra = EXTRAS[package].name
+        why = "" if isinstance(error, ModuleNotFoundError) and error.name == package else f" ({error})"
+        raise MissingPackageError(
+            f"{what} needs {package}, which cannot be imported{why}: run pip install 'gradreg[{extra}]'."
+        ) from error
