@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evaluation_toys import quick
-from gradreg import progress
+from evaluation_toys import linear, part, quick
+from gradreg import attack, certify, diagnose, inspect_image, progress
+from gradreg.attacks import fmn
+from gradreg.errors import ConfigError
 
 
 def test_a_notebook_shows_how_much_is_done_and_what_is_left(
@@ -80,3 +82,53 @@ def test_an_evaluation_shows_each_stage_in_a_notebook(notebook: list[dict[str, s
     quick()
     stages = {one["text/plain"].rpartition(" ")[0].split(" ", 1)[0] for one in notebook}
     assert {"attacks", "bounds", "smoothing"} <= stages
+
+
+@pytest.mark.parametrize("name", ["attack", "fmn", "certify"])
+def test_attacks_and_certificates_show_a_bar_in_a_notebook(name: str, notebook: list[dict[str, str]]) -> None:
+    images = part(4, seed=1)
+    x, y = images.pixels / 255, images.labels
+    calls: dict[str, Any] = {
+        "attack": lambda progress=None: attack(linear(), x, y, attacks="quick", batch_size=2, progress=progress),
+        "fmn": lambda progress=None: fmn(linear(), x, y, steps=3, batch_size=1, progress=progress),
+        "certify": lambda progress=None: certify(linear(), x, sigma=0.25, n=200, progress=progress),
+    }
+    calls[name](False)
+    assert notebook == []
+    told: list[tuple[int, int]] = []
+    calls[name](lambda done, total: told.append((done, total)))
+    assert notebook == []
+    assert told[-1][0] == told[-1][1]
+    assert told == sorted(set(told))
+    calls[name]()
+    assert notebook[-1]["text/plain"].startswith(f"{name} {told[-1][0]}/{told[-1][1]}")
+
+
+def test_a_bar_that_is_asked_for_is_on_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setattr("rich.console.Console", lambda stderr: Console(file=out, force_terminal=True, width=120))
+    images = part(4, seed=1)
+    attack(linear(), images.pixels / 255, images.labels, attacks="quick", progress=True)
+    assert "attack" in out.getvalue()
+    assert "3/3" in out.getvalue()
+
+
+def test_several_radii_are_one_bar() -> None:
+    told: list[tuple[int, int]] = []
+    images = part(4, seed=1)
+    fmn(linear(), images.pixels / 255, images.labels, eps=[0.05, 0.1], progress=lambda *each: told.append(each))
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_what_asks_attacks_inside_shows_no_bars_of_theirs(notebook: list[dict[str, str]]) -> None:
+    images = part(4, seed=1)
+    x, y = images.pixels / 255, images.labels
+    inspect_image(linear(), x[0], samples=200)
+    diagnose(linear(), x, y)
+    assert notebook == []
+
+
+def test_a_progress_of_another_kind_is_refused() -> None:
+    images = part(4, seed=1)
+    with pytest.raises(ConfigError, match="progress must be True, False or a function"):
+        attack(linear(), images.pixels / 255, images.labels, progress="yes")  # type: ignore[arg-type]

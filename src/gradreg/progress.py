@@ -7,6 +7,8 @@ from html import escape
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gradreg.errors import ConfigError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -44,6 +46,22 @@ def bar(title: str, console: "Console | None" = None) -> Iterator[Bar]:
             yield on_terminal
     else:
         yield Bar()
+
+
+@contextmanager
+def reported(title: str, wanted: "Progress | bool | None") -> Iterator[Progress]:
+    """What a function's `progress` asks for: a callback, a bar (True), a bar in notebooks (None), none (False)."""
+    if wanted is None or wanted is True:
+        from rich.console import Console
+
+        with bar(title, Console(stderr=True) if wanted else None) as shown:
+            yield shown
+    elif wanted is False:
+        yield Bar()
+    elif callable(wanted):
+        yield wanted
+    else:
+        raise ConfigError(f"progress must be True, False or a function of (done, total); got {wanted!r}.")
 
 
 def in_notebook() -> bool:

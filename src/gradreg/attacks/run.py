@@ -24,8 +24,7 @@ from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
-
-Progress = Callable[[int, int], None]
+from gradreg.progress import Progress, reported
 
 
 class Attack:
@@ -45,16 +44,17 @@ class Attack:
         y: Tensor,
         *,
         start: Tensor | None = None,
-        progress: "Progress | None" = None,
+        progress: "Progress | bool | None" = None,
         **keywords: Any,
     ) -> AttackResult:
-        """Attack the images; `start` are adversarial images to begin with.
+        """Attack the images; `start` are adversarial images to begin with, `progress` is as in `attack`.
 
         Keywords are those of `SearchOptions` and the attack's own.
         """
         shared = {name: keywords.pop(name) for name in SHARED if name in keywords}
         options = SearchOptions(**shared)
-        return run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=progress)
+        with reported(self.name, progress) as report:
+            return run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
 
     def supports(self, threat: Threat) -> bool:
         """Whether it works in that norm."""
@@ -127,7 +127,7 @@ def run_plan(
         images = images.detach().to(at_least_single(images.dtype))
         with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, queries, options)
-            report = _reporter(progress, number, len(batches), len(plan))
+            report = _reporter(progress, number, len(batches))
             _pursue(search, plan, radii, begin, report)
             if options.quantize is not None:
                 snap(search, options.quantize)
@@ -170,12 +170,13 @@ def _pursue(
     if start is not None:
         _attempt(search, len(plan), True, lambda: search.margin(start))
     pending = torch.ones_like(search.distance, dtype=torch.bool)
-    for _ in radii or (None,):
+    rounds = len(radii or (None,))
+    for past in range(rounds):
         if radii is not None:
             pending &= _aim(search, radii, pending)
         for number, step in enumerate(plan):
             _attempt(search, number, step.attack.claims, partial(step.attack.search, search, **step.options))
-            report(number + 1, len(plan))
+            report(past * len(plan) + number + 1, rounds * len(plan))
         if radii is not None:
             pending &= search.distance <= search.goal
     search.check_finite()
@@ -204,7 +205,7 @@ def _pairs(search: Search) -> Iterable[tuple[int, float]]:
     return zip(map(int, winner), distance, strict=True)
 
 
-def _reporter(progress: Progress | None, batch: int, batches: int, steps: int) -> Progress:
+def _reporter(progress: Progress | None, batch: int, batches: int) -> Progress:
     if progress is None:
         return lambda done, total: None
-    return lambda done, total: progress(batch * steps + done, batches * steps)
+    return lambda done, total: progress(batch * total + done, batches * total)

@@ -20,7 +20,7 @@ from gradreg.attacks.pgd import pgd
 from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
 from gradreg.attacks.result import AttackResult
-from gradreg.attacks.run import Attack, Progress, Step, run_plan
+from gradreg.attacks.run import Attack, Step, run_plan
 from gradreg.attacks.square import square
 from gradreg.checks.scalars import check_names
 from gradreg.checks.tensors import check_batch, check_labels
@@ -32,6 +32,7 @@ from gradreg.ledger import check_same
 from gradreg.locks import lock
 from gradreg.norms import THREATS, Threat, probe
 from gradreg.penalty.passes import Model
+from gradreg.progress import Progress, reported
 
 SuiteName = Literal["standard", "paper", "quick"]
 SUITES: tuple[SuiteName, ...] = get_args(SuiteName)
@@ -70,14 +71,15 @@ def attack(
     options: AttackOptions | None = None,
     *,
     start: Tensor | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     resume: str | os.PathLike[str] | None = None,
     **keywords: Any,
 ) -> AttackResult:
     """The nearest adversarial image of each image over several attacks; with `eps`, whether there is one that near.
 
-    `start` are adversarial images to begin with, `progress` is called with how much is done and of how much, and
-    `resume` is a file that keeps a pool of what is finished: an interrupted call continues from it.
+    `start` are adversarial images to begin with. `resume` is a file that keeps a pool of what is finished: an
+    interrupted call continues from it. `progress` is True for a bar, on a terminal too, False for none, or a function
+    that is called with how much is done and of how much; by default notebooks show a bar.
     """
     chosen = options_of(AttackOptions, options, keywords)
     x, y = check_batch(x), check_labels(y, len(x))
@@ -87,7 +89,8 @@ def attack(
             f"attacks must include one that finds adversarial images, or start= be given; got {chosen.attacks}."
         )
     if resume is None:
-        found = run_plan(model, x, y, plan, chosen, start=start, progress=progress)
+        with reported("attack", progress) as report:
+            found = run_plan(model, x, y, plan, chosen, start=start, progress=report)
         return replace(found, left_out=chosen.left_out)
 
     def part(rows: Tensor) -> AttackResult:
@@ -103,8 +106,8 @@ def attack(
     if norm.name not in THREATS:
         about["norm"] = " ".join(f"{value:.4g}" for value in probe(norm, x))
     path = Path(resume)
-    with lock(path.parent, path.name):
-        found = _resumed(path, about, x, part, chosen.batch_size, progress)
+    with lock(path.parent, path.name), reported("attack", progress) as report:
+        found = _resumed(path, about, x, part, chosen.batch_size, report)
     return replace(found, left_out=chosen.left_out)
 
 
@@ -114,7 +117,7 @@ def _resumed(
     x: Tensor,
     part: Callable[[Tensor], AttackResult],
     batch_size: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> AttackResult:
     """Attack the images that the pool in that file does not have yet, and save it after every batch."""
     pool = Pool.load(path) if path.exists() else Pool(len(x), about)
@@ -123,8 +126,7 @@ def _resumed(
     for rows in pool.missing.split(batch_size) if len(pool.missing) else ():
         pool.update(part(rows.to(x.device)), rows)
         pool.save(path)
-        if progress is not None:
-            progress(int(pool.examined.sum()), len(pool))
+        progress(int(pool.examined.sum()), len(pool))
     return pool.result.to(x.device)
 
 

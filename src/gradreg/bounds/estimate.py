@@ -166,7 +166,7 @@ def _calibrate(
         topk=loss.topk,
         seed=estimation.search.seed,
         batch_size=batch_size,
-        progress=stages[2],
+        progress=stages[2] or False,
     ).distance
     attacked = Attacked(bound.score, bound.omega, bound.lipschitz, distance, image_keys(x))
     return replace(known, calibration=attacked.calibration(alpha, attacks, estimation.about(known)))

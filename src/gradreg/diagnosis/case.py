@@ -82,6 +82,7 @@ class Case:
             topk=self.topk,
             seed=self.seed,
             batch_size=self.batch_size,
+            progress=False,
             **options,
         )
         return found.success

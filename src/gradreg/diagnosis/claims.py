@@ -88,6 +88,7 @@ class Comparison:
                 topk=case.topk,
                 seed=case.seed,
                 batch_size=case.batch_size,
+                progress=False,
             )
         return cls(case, claims, result.to(case.x.device), broken)
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks import AttackResult
-from gradreg.attacks.run import Progress
 from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
 from gradreg.calling.streams import RandomState
@@ -28,6 +27,7 @@ from gradreg.diagnosis.registry import Test, at_stage
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import checked
 from gradreg.penalty.passes import Model
+from gradreg.progress import Progress
 from gradreg.smoothing import Certificates
 
 _MADE = at_stage("usage", "point", "nearby", "contest")

@@ -81,7 +81,9 @@ def inspect_image(
         found=tuple(found),
         bound=bound,
         refusal=refusal,
-        certificate=certify(classifier, image, sigma=chosen.sigma, n=chosen.samples, topk=topk, seed=seed),
+        certificate=certify(
+            classifier, image, sigma=chosen.sigma, n=chosen.samples, topk=topk, seed=seed, progress=False
+        ),
         topk=topk,
     )
 
@@ -89,7 +91,7 @@ def inspect_image(
 def _nearest(
     classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: Threat, topk: int, seed: int
 ) -> Nearest:
-    result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed)
+    result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed, progress=False)
     with torch.no_grad():
         prediction = int(classifier(result.adversarial).argmax())
     counts = int(result.forwards), int(result.backwards)

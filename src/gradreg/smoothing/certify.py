@@ -4,7 +4,7 @@ The smoothed classifier predicts the class that the base classifier gives most o
 class with probability p > ½, the prediction holds within σΦ⁻¹(p) in l2 (Cohen, Rosenfeld & Kolter 2019).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same
 from gradreg.locks import lock
 from gradreg.penalty.passes import Model
+from gradreg.progress import Progress, reported
 from gradreg.randomness import stream
 from gradreg.reading import one_sentence
 from gradreg.smoothing import rules
@@ -36,7 +37,6 @@ from gradreg.smoothing.options import CertifyOptions
 from gradreg.smoothing.sampling import Request, Sampler, Stage
 from gradreg.storage import read, write
 
-Progress = Callable[[int, int], None]
 Ints = NDArray[np.int64]
 
 _SAVE_EVERY = 30.0  # seconds
@@ -53,7 +53,7 @@ def certify(
     labels: Tensor | None = None,
     shard: tuple[int, int] = (0, 1),
     state: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **keywords: Any,
 ) -> Certificates:
     """Predictions of the smoothed classifier and their l2 radii, each wrong with probability `alpha` at most.
@@ -71,7 +71,8 @@ def certify(
 
     `state` is a file in which work is kept, to go on with after an interruption. `shard=(rank, processes)` does every
     `processes`-th image; `merge` puts shards together. Results depend on none of these, nor on `batch_size`.
-    `progress` is called with the images done and their number.
+    `progress` is True for a bar, on a terminal too, False for none, or a function that is called with the images done
+    and their number; by default notebooks show a bar.
     """
     chosen = options_of(CertifyOptions, options, keywords)
     settings, topk, batch_size = chosen.settings(labels is not None), chosen.topk, chosen.batch_size
@@ -101,14 +102,13 @@ def certify(
         "settings": repr(settings),
         "shard": repr(shard),
     }
-    with nullcontext() if path is None else lock(path.parent, path.name):
+    with nullcontext() if path is None else lock(path.parent, path.name), reported("certify", progress) as report:
         if path is not None and path.exists():
             tally.resume(path, about, rule.sizes, classes)
         saved = monotonic()
         try:
             for done, _ in enumerate(sampler.run(tally.first(rule), lambda stage: tally.decide(stage, rule)), 1):
-                if progress is not None:
-                    progress(tally.done_before + done, len(mine))
+                report(tally.done_before + done, len(mine))
                 if path is not None and monotonic() - saved > _SAVE_EVERY:
                     tally.save(path, about)
                     saved = monotonic()
