@@ -1,19 +1,24 @@
 # make demo        the tour: trains, compares and says what it shows
 # make test        lint, types and tests, as CI does
 # make test-slow   the tests that take minutes
-# make docs        the tables and figures of docs, made again from results/
+# make docs        the site, built strictly from docs/ and served at http://localhost:8000
+# make tables      the tables and figures of docs, made again from results/
 # All make .venv first, pinned by constraints.txt; when nothing changed that costs nothing.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo docs test test-slow lint format clean
+.PHONY: demo docs tables test test-slow lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/gradreg demo
 
 docs: $(INSTALLED)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs site
+	$(BIN)/python -m http.server --directory site 8000
+
+tables: $(INSTALLED)
 	$(BIN)/python -m docs.make
 
 test: lint
@@ -33,7 +38,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 clean:
-	rm -rf .venv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache site
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradreg needs Python 3.11 or newer: make PYTHON=python3.12 …")'
