@@ -10,9 +10,9 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
 from gradreg.norms import Threat, ThreatName, threat
-from gradreg.objectives.base import Moment, Outcome
+from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.penalty import regularized_loss
-from gradreg.penalty.options import Method, Scale, default_step, divides_by_root, form
+from gradreg.penalty.options import Method, Scale, Statistics, default_step, divides_by_root, form
 from gradreg.penalty.passes import AutocastMode, BatchNormMode
 
 
@@ -45,6 +45,10 @@ class Gradient:
     ramp_epochs: NotNegative = 0.0
     h_start: Positive | None = None
     h_ramp_epochs: NotNegative = 0.0
+    noise: NotNegative = 0.0
+    """Radius of the noise at the base point, in the threat's norm."""
+    statistics: Statistics = "noisy"
+    output_slope: NotNegative = 0.0
     h_jitter: Annotated[float, Range(least=0, below=1, usual="a fraction of h")] = 0.0
     jitter: Literal["image", "step"] = "image"
 
@@ -72,8 +76,10 @@ class Gradient:
         strength = at.ramp(self.ramp_epochs)
         options = self._options(at.step) | {"criterion": at.criterion}
         options["lam" if self.eps is None else "eps"] *= strength
-        out = regularized_loss(model, x, y, h=self._h(x, at), **options)
+        out = regularized_loss(model, x, y, h=self._h(x, at), noise=self._noise(x, at), **options)
         scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}
+        # A loss that falls along its own gradient is bent within h: the first sign of catastrophic overfitting.
+        scalars["negative_slopes"] = (out.slope < 0).to(out.slope).where(~out.slope.isnan(), torch.nan).nanmean()
         return Outcome(out.loss, out.logits, scalars, out.backward)
 
     def describe(self) -> str:
@@ -90,6 +96,8 @@ class Gradient:
         jitter = f" ± {100 * self.h_jitter:g} %" if self.h_jitter else ""
         differences = f"by finite differences, h = {radius_name(self.length)}{jitter}"
         way = differences if self.method == "fd" else "by double backprop"
+        way += f", at images with noise within {ball(self.threat, self.noise)}" if self.noise else ""
+        way += f", plus {self.output_slope:g} times the squared change of the outputs" if self.output_slope else ""
         return f"with the input gradient penalty against {geometry.symbol} attacks: the loss ℓ plus {strength}, {way}"
 
     def _h(self, x: Tensor, at: Moment) -> float | Tensor:
@@ -103,7 +111,13 @@ class Gradient:
         jitter = at.draws.sample("h", one_each, lambda like, source: like.uniform_(-1, 1, generator=source))
         return h * (1 + self.h_jitter * jitter)
 
+    def _noise(self, x: Tensor, at: Moment) -> float | Tensor:
+        if not self.noise:
+            return 0.0
+        geometry = threat(self.threat)
+        return at.draws.sample("noise", x, lambda like, source: geometry.sample(like, self.noise, source))
+
     def _options(self, step: int) -> dict[str, Any]:
         forms = ("threat", "lam", "eps", "weight", "squared", "scale")
-        ways = ("order", "method", "bn", "autocast", "lazy", "fraction", "graphs")
+        ways = ("order", "method", "bn", "autocast", "lazy", "fraction", "graphs", "statistics", "output_slope")
         return {name: getattr(self, name) for name in (*forms, *ways)} | {"step": step}

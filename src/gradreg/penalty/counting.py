@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gradreg.checks.scalars import check_integer, shown
+from gradreg.checks.scalars import check_integer, check_number, shown
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.norms import Threat
 from gradreg.penalty.loss import RegularizedLoss, regularized_loss
@@ -43,6 +43,10 @@ class GradientPenalty:
         toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
         if isinstance(h, Tensor) and h.ndim:
             toy["h"] = h[:1].expand(2)
+        if isinstance(options.get("noise"), Tensor):
+            raise ConfigError("noise must be a radius, drawn anew at every step; got a tensor, for regularized_loss.")
+        # Not drawn here: that would move the global stream.
+        check_number("noise", toy.pop("noise", 0.0), least=0)
         if isinstance(options.get("threat"), Threat):
             toy["threat"] = "l2"  # a norm with parameters fits the images that it was made for
         regularized_loss(nn.Identity(), torch.eye(2), torch.zeros(2, dtype=torch.int64), step=0, **toy)

@@ -5,16 +5,15 @@ One forward finds ℓ(x), one backward to the input the direction d of steepest 
 is taken, so it runs where double backprop does not: compiled models, fused attention, distributed training.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import sqrt
-from types import EllipsisType
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gradreg.calling.answers import Output
-from gradreg.calling.state import Moment
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.errors import ModelError
@@ -22,9 +21,20 @@ from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, checked, per_image
 from gradreg.norms import threat as threat_named
 from gradreg.penalty import trial
+from gradreg.penalty.base_pass import moved_by, noisy, pass_at_base
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.graphs import Terms, leaves
-from gradreg.penalty.options import Method, Scale, check, default_step, divides_by_root, form
+from gradreg.penalty.options import (
+    Method,
+    Scale,
+    Statistics,
+    check,
+    check_noise,
+    check_output_slope,
+    default_step,
+    divides_by_root,
+    form,
+)
 from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
 
 
@@ -42,6 +52,8 @@ class RegularizedLoss(Shown):
     """The same norm by the difference, in the same units: they differ by at most ω(h)/h, the loss's curvature.
 
     `scale="paper"` penalises it over √N for "linf"."""
+    output_change: Tensor | None = None
+    """Mean squared change of the logits from x to x + hd per image, with `output_slope`; None without."""
     _input: Tensor | None = None
 
     def summary(self) -> Summary:
@@ -78,6 +90,9 @@ def regularized_loss(
     fraction: float = 1.0,
     step: int | None = None,
     graphs: Literal[1, 2] = 1,
+    noise: float | Tensor = 0.0,
+    statistics: Statistics = "noisy",
+    output_slope: float = 0.0,
     output: Output | None = None,
 ) -> RegularizedLoss:
     """Mean loss of a batch plus its input gradient penalty; replaces `criterion(model(x), y)`.
@@ -111,6 +126,14 @@ def regularized_loss(
     batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
     without a penalty (ρ = ¼ with batch statistics: 4.75F, since the part needs a clean pass of its own).
 
+    `noise` moves the base point: everything above is taken at u = x + n instead of x, with n uniform in the threat's
+    ball of that radius, or given as a tensor. `eps=ε, h=ε, noise=ε` is then ℓ(u + εd) alone: adversarial training by
+    one step from a noisy start, not projected back (N-FGSM), for 5F; with another h or weight 6F. `statistics="clean"`
+    moves running statistics, and whatever else a pass moves, by a pass of the images without noise, for one F more.
+
+    `output_slope=μ` adds μ·mean((f(u + hd) − f(u))²) over images and classes, the finite-difference norm of the
+    Jacobian along d: all outputs are kept from moving, not only the loss. It needs both graphs and costs 7F.
+
     `output` is a function from what the model returns to logits; a tensor, an object with `.logits` and a mapping with
     "logits" need none.
     """
@@ -118,20 +141,26 @@ def regularized_loss(
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
+    noise, output_slope = check_noise(noise, x, statistics), check_output_slope(output_slope, method, order)
     checked(geometry, x)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
-        strength = lazy * strength if step % lazy == 0 else 0.0
+        strength, output_slope = (lazy * part if step % lazy == 0 else 0.0 for part in (strength, output_slope))
 
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         calls = Calls(model, criterion, bn, autocast, output)
+        pixels = calls.images(x)
+        base = pixels if isinstance(noise, float) and noise == 0 else noisy(pixels, noise, geometry)
         begun = calls.state.now(x.device)
-        terms = Terms(calls, begun, wanted=wants_graph) if graphs == 1 and method == "fd" else None
-        with same_device(model, x, y):
-            clean = _clean_pass(calls, begun, calls.images(x), y, fraction if strength else 0.0, step, terms)
+        one_graph = graphs == 1 and method == "fd" and not output_slope
+        terms = Terms(calls, begun, wanted=wants_graph) if one_graph else None
+        penalised = fraction if strength or output_slope else 0.0
+        by_clean = statistics == "clean" and base is not pixels
+        with same_device(model, x, y), moved_by(calls, begun, pixels, y) if by_clean else nullcontext():
+            clean = pass_at_base(calls, begun, base, y, penalised, step, terms)
         grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
-        penalty, loss = clean.loss.new_zeros(()), clean.loss
+        penalty, loss, change = clean.loss.new_zeros(()), clean.loss, None
         if clean.part is not None:
             length = h.to(clean.loss.device, clean.loss.dtype) if isinstance(h, Tensor) else h
             if isinstance(length, Tensor) and length.ndim:
@@ -140,10 +169,14 @@ def regularized_loss(
             if method == "double-backprop":
                 gradient, slopes = difference.limit()
             elif terms is None:
-                gradient, slopes = difference.with_two_graphs()
+                gradient, slopes, logits = difference.with_two_graphs()
+                if output_slope:
+                    change = (logits - clean.part.logits).flatten(1).square().mean(1)
             else:
                 gradient, slopes = difference.with_one_graph(terms, clean.share, strength, squared)
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
+            if change is not None:
+                penalty = penalty + output_slope * change.mean()
             loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
             grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach() / difference.shrinkage
@@ -154,57 +187,9 @@ def regularized_loss(
         logits=clean.logits.detach(),
         grad_norm=grad_norm,
         slope=slope,
+        output_change=None if change is None else change.detach(),
         _input=clean.part.x if clean.part else None,
     )
-
-
-@dataclass(frozen=True)
-class _Clean:
-    """The clean batch: its mean loss, and the recorded pass of those images whose gradient is to be penalised."""
-
-    loss: Tensor
-    logits: Tensor
-    part: Pass | None
-    share: float = 0.0
-    """The weight of the part's losses in `loss`."""
-    index: Tensor | EllipsisType = ...
-
-
-def _clean_pass(
-    calls: Calls, begun: Moment, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None
-) -> _Clean:
-    """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
-    size = len(x)
-    count = min(size, max(1, round(fraction * size))) if fraction else 0
-    if count == 0:
-        losses, logits = calls.evaluate(x, y)
-        if terms and terms.wanted and calls.may_differ_later:
-            terms.settle(losses, 1 / size)
-            return _Clean(terms.loss(losses.detach().mean()), logits, None)
-        return _Clean(losses.mean(), logits, None)
-    if count == size:
-        part = calls.record(x, y, begun)
-        return _Clean(part.losses.mean(), part.logits, part, 1 / size)
-
-    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0))
-    shuffled = shuffled.to(x.device, non_blocking=True)
-    index, rest = shuffled[:count], shuffled[count:]
-    if calls.images_interact:
-        losses, logits = calls.evaluate(x, y)
-        if terms:
-            terms.settle(losses, 1 / size)
-        # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
-        with begun.replayed():
-            part = calls.record(x[index], y[index], begun)
-        return _Clean(losses.mean(), logits, part, 0.0, index)
-    part = calls.record(x[index], y[index], begun)
-    # What a pass moves is moved once, by the part.
-    with calls.state.replaced(begun):
-        losses, logits = calls.evaluate(x[rest], y[rest])
-    if terms:
-        terms.leave(losses, 1 / size)
-    in_order = torch.cat([part.logits, logits])[shuffled.argsort()]
-    return _Clean((part.losses.sum() + losses.sum()) / size, in_order, part, 1 / size, index)
 
 
 @dataclass(frozen=True)
@@ -223,19 +208,20 @@ class _Difference:
         gradient = self.part.input_gradient(differentiable=True)
         return gradient, self._norm(gradient)
 
-    def with_two_graphs(self) -> tuple[Tensor, Tensor]:
-        """The slope with the graphs of both its losses."""
+    def with_two_graphs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The slope with the graphs of both its losses, and the logits ahead."""
         gradient, losses = self.part.input_gradient_and_losses()
         if losses is not self.part.losses:
             raise ModelError(
-                "graphs=2 needs the graph after one backward, and this compiled model frees it: use graphs=1, or set "
-                "torch._functorch.config.donated_buffer = False before the model is compiled."
+                "graphs=2 and output_slope need the graph after one backward, and this compiled model frees it: use "
+                "graphs=1 without output_slope, or set torch._functorch.config.donated_buffer = False before the model "
+                "is compiled."
             )
         self.calls.check_graphs_can_be_kept()
         move = self._move(gradient)
-        ahead = self._at(move)
+        ahead, logits = self._answer_at(move)
         behind = losses if self.order == 1 else self._at(-move)
-        return gradient, (ahead - behind) / (self.h * self.order)
+        return gradient, (ahead - behind) / (self.h * self.order), logits
 
     def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> tuple[Tensor, Tensor]:
         """The slope without a graph. `terms` gets the gradient of the penalty, and of `share` times the part's losses.
@@ -278,5 +264,8 @@ class _Difference:
         return move
 
     def _at(self, move: Tensor) -> Tensor:
+        return self._answer_at(move)[0]
+
+    def _answer_at(self, move: Tensor) -> tuple[Tensor, Tensor]:
         x = self.part.x.detach()
-        return self.calls.repeat(self.part, (x + move).to(x.dtype))
+        return self.calls.answer_again(self.part, (x + move).to(x.dtype))

@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
-from gradreg.checks.tensors import check_batch, check_per_image, check_pixels
+from gradreg.checks.tensors import check_batch, check_device, check_per_image, check_pixels
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Linf, Threat
 
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
+
+Statistics = Literal["noisy", "clean"]
 
 _PAPER_STEP = 0.01
 
@@ -83,3 +85,22 @@ def check(
         raise ConfigError("lazy= and fraction= need step=, the number of this training step.")
     check_pixels(x)
     return h, lazy, fraction, step
+
+
+def check_noise(noise: float | Tensor, x: Tensor, statistics: str) -> float | Tensor:
+    """A radius, or the perturbation of each image."""
+    check_choice("statistics", statistics, ("noisy", "clean"))
+    if not isinstance(noise, Tensor):
+        return check_number("noise", noise, least=0, usual="a radius in pixel units")
+    if noise.shape != x.shape or not noise.is_floating_point():
+        raise DataError(f"noise must be a radius, or floats shaped as x, {tuple(x.shape)}; got {shown(noise)}.")
+    check_device("noise", noise, x)
+    return noise.detach()
+
+
+def check_output_slope(value: float, method: str, order: int) -> float:
+    """The weight of the output slope, which is a difference of one step ahead."""
+    value = check_number("output_slope", value, least=0)
+    if value and (method != "fd" or order != 1):
+        raise ConfigError("output_slope= is a forward difference: it needs method='fd' and order=1.")
+    return value

@@ -167,8 +167,12 @@ class Calls:
 
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
         """The losses with the images replaced by `x`: same labels, dropout masks and state, and nothing moves."""
+        return self.answer_again(recorded, x)[0]
+
+    def answer_again(self, recorded: Pass, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same with the logits."""
         with recorded.begun.replayed():
-            return self.evaluate(x, recorded.y)[0]
+            return self.evaluate(x, recorded.y)
 
 
 def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
