@@ -55,7 +55,7 @@ def test_files_words_and_status(weights: str, tmp_path: Path, monkeypatch: pytes
     assert [smoothed.sigma for smoothed in found.smoothing] == [0.25, 0.5]
     lines = said.splitlines()
     assert lines[0].startswith("attacks linf: mean distance ")
-    assert "robust error at 0.1: " in lines[0]
+    assert "robust accuracy at 0.1: " in lines[0]
     assert "(n = 2)" in lines[0]
     assert lines[1].startswith("bounds linf: mean L-bound ")
     assert lines[2].startswith(

@@ -182,8 +182,8 @@ def test_a_weaker_reference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert both < ours
     said = [line for line in text.getvalue().splitlines() if "utoattack" in line or "AutoAttack" in line]
     assert said[0].startswith(
-        f"autoattack l2 at 0.03: robust error {100 * both / 30:.1f} %, by deepfool {100 * ours / 30:.1f} %, "
-        f"by either {100 * ours / 30:.1f} % (n = 30), "
+        f"autoattack l2 at 0.03: robust accuracy {100 - 100 * both / 30:.1f} %, under deepfool "
+        f"{100 - 100 * ours / 30:.1f} %, under both {100 - 100 * ours / 30:.1f} % (n = 30), "
     )
     assert said[1:] == [f"  deepfool broke {ours - both} of 30 images that AutoAttack did not."]
     summary = json.loads((tmp_path / "evaluation.json").read_text())["summary"]["threats"]["l2"]["confirmed"]
@@ -208,7 +208,7 @@ def test_what_our_attacks_missed_is_counted_and_told() -> None:
     text = StringIO()
     ConsoleReporter(Console(file=text, width=300)).confirmed(record, far, "standard")
     assert text.getvalue().splitlines() == [
-        "autoattack l2 at 0.3: robust error 40.0 %, by standard 40.0 %, by either 70.0 % (n = 10), 60 s",
+        "autoattack l2 at 0.3: robust accuracy 60.0 %, under standard 60.0 %, under both 30.0 % (n = 10), 60 s",
         "  AutoAttack broke 2 of 10 images that standard did not: their distances are too long.",
         "  standard broke 2 of 10 images that AutoAttack did not.",
     ]

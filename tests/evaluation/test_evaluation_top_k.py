@@ -48,7 +48,7 @@ def test_the_diagnosis_and_the_page_know_k(tmp_path: Path) -> None:
     found = quick(tmp_path / "two", topk=2, images=20, smoothing=None, diagnosis=True)
     assert not [flag.code for flag in found.threats["l2"].flags if flag.severity == "error"]
     page = report([found], tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Errors are top-2 errors" in page
+    assert "Accuracy is top-2 accuracy" in page
     assert "clean top-2 error" in page
     assert {figure.what.split(",")[0] for figure in figures(found)} == {"clean top-2 accuracy", "robust top-2 accuracy"}
     assert entries(found, Remarks()) == {}

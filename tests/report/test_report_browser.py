@@ -18,7 +18,7 @@ if CHROMIUM is None:
         f"No browser: none of {', '.join(NAMES)} was found, so the page was not opened.", allow_module_level=True
     )
 
-ROBUST = "[aria-labelledby=t-robust-error] table"
+ROBUST = "[aria-labelledby=t-robust-accuracy] table"
 PLOT = ".plot.reads"
 
 
@@ -77,13 +77,14 @@ def test_it_opens_quietly_and_asks_for_nothing(tab: Tab, report: Path, width: in
 
 
 def test_a_click_on_a_heading_sorts(page: Tab) -> None:
+    """By what is good first: of accuracies the highest."""
     before = column(page, 3)
     page.click(f"{ROBUST} th:nth-child(4) button")
-    assert column(page, 3) == sorted(before) != before
-    assert page.run(f"document.querySelector('{ROBUST} th:nth-child(4)').getAttribute('aria-sort')") == "ascending"
+    assert column(page, 3) == sorted(before, reverse=True) != before
+    assert page.run(f"document.querySelector('{ROBUST} th:nth-child(4)').getAttribute('aria-sort')") == "descending"
     page.click(f"{ROBUST} th:nth-child(4) button")
-    assert column(page, 3) == sorted(before, reverse=True)
-    assert spoken(page).endswith("descending.")
+    assert column(page, 3) == sorted(before)
+    assert spoken(page).endswith("ascending.")
     page.click(f"{ROBUST} th:nth-child(2) button")
     assert page.run(f"document.querySelectorAll('{ROBUST} [aria-sort]').length") == 1
 
@@ -104,17 +105,108 @@ def test_what_has_no_figure_stays_last(page: Tab) -> None:
         assert page.run(last).startswith("–")
 
 
-def test_the_mouse_reads_out_the_nearest_value(page: Tab) -> None:
-    page.centre(PLOT)
-    frame = page.run(f"(b => [b.x, b.y, b.width])(document.querySelector('{PLOT} svg').getBoundingClientRect())")
-    at = json.loads(page.run("document.getElementById('readings').textContent"))[0]["series"][0]["at"][5]
-    scale = frame[2] / 420
+def hover_over(page: Tab, plot: int, line: int, point: int) -> str:
+    """Move the mouse to a point of a chart; what is read out there."""
+    chart = f"document.querySelectorAll('{PLOT}')[{plot}]"
+    page.run(f"{chart}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    frame = page.run(f"(s => [s.x, s.y, s.width])({chart}.querySelector('svg').getBoundingClientRect())")
+    at = json.loads(page.run("document.getElementById('readings').textContent"))[plot]["series"][line]["at"][point]
+    scale = frame[2] / page.run(f"{chart}.querySelector('svg').viewBox.baseVal.width")
     page.hover(frame[0] + at[0] * scale + 0.5, frame[1] + at[1] * scale)
-    name, _, value = reading(page, 0, 5).partition(": ")
-    assert page.run(f"document.querySelector('{PLOT} .readout').textContent") == name + value
-    assert page.run(f"document.querySelector('{PLOT} .readout').getBoundingClientRect().right <= innerWidth")
+    assert page.run(f"{chart}.querySelector('.readout').getBoundingClientRect().right <= innerWidth")
+    text: str = page.run(f"{chart}.querySelector('.readout').innerText")
+    return text
+
+
+def test_the_mouse_reads_all_models_at_one_distance_the_best_first(page: Tab) -> None:
+    lines = hover_over(page, 0, 0, 90).splitlines()
+    chart = json.loads(page.run("document.getElementById('readings').textContent"))[0]["series"]
+    assert lines[0] == f"at {chart[0]['x'][90]}"
+    values = dict(zip(lines[1::2], lines[2::2], strict=True))
+    assert values["undefended"] == chart[0]["y"][90]
+    assert len(values) == len(chart) == 4
+    figures = [float(value.removesuffix(" %")) for value in values.values()]
+    assert figures == sorted(figures, reverse=True)
     page.hover(5, 5)
     assert page.run(f"document.querySelector('{PLOT} .readout').hidden")
+    assert page.run("document.querySelectorAll('.crosshair').length") == 0
+
+
+def test_the_mouse_reads_out_the_nearest_value(page: Tab) -> None:
+    """Of a chart without curves, such as the frontier, the nearest mark alone."""
+    charts = json.loads(page.run("document.getElementById('readings').textContent"))
+    plot = next(i for i, chart in enumerate(charts) if not chart["curves"])
+    mark = charts[plot]["series"][1]
+    expected = f"{mark['y'][0]} {charts[plot]['between']} {mark['x'][0]}"
+    assert hover_over(page, plot, 1, 0).split() == f"{mark['name']} {expected}".split()
+
+
+# --- choosing models and threats ---
+
+
+def seen(tab: Tab, selector: str) -> int:
+    """How many of them are displayed."""
+    count: int = tab.run(f"[...document.querySelectorAll('{selector}')].filter(e => e.getClientRects().length).length")
+    return count
+
+
+def test_a_model_that_is_not_chosen_is_nowhere(page: Tab) -> None:
+    page.run("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    before = seen(page, ".m1"), seen(page, ".m0"), seen(page, "table.score tbody tr")
+    assert min(before) > 3
+    page.click("#show-m1")
+    assert spoken(page) == "3 of 4 models shown."
+    assert seen(page, ".m1") == 0
+    assert seen(page, "table.score tbody tr") == 3
+    lines = hover_over(page, 0, 0, 90).splitlines()
+    assert len(lines) == 1 + 2 * 3
+    page.click("#show-m1")
+    assert (seen(page, ".m1"), seen(page, ".m0"), seen(page, "table.score tbody tr")) == before
+
+
+def test_all_and_none(page: Tab) -> None:
+    page.click(".models button:nth-of-type(2)")
+    assert seen(page, "main .m0, main .m1, main .m2, main .m3") == 0
+    page.run(f"document.querySelector('{PLOT}').focus()")
+    page.press("ArrowRight", 39)
+    assert page.problems() == []
+    page.click(".models button:nth-of-type(1)")
+    assert seen(page, "table.score tbody tr") == 4
+
+
+def test_a_threat_that_is_not_chosen_is_nowhere(page: Tab) -> None:
+    page.run("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    columns = seen(page, f"{ROBUST} thead th")
+    page.run("document.querySelector('#show-t0').focus()")
+    page.press(" ", 32, " ")
+    assert spoken(page) == "1 of 2 threats shown."
+    assert seen(page, ".t0") == 0
+    assert seen(page, f"{ROBUST} thead th") == columns - 2
+    assert seen(page, ".chart.large") == 1
+
+
+def test_choosing_needs_no_script(tab: Tab, report: Path) -> None:
+    tab.screen(1280)
+    tab.send("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open(report)
+        assert seen(tab, "table.score tbody tr") == 4
+        tab.click("#show-m2")
+        assert seen(tab, "table.score tbody tr") == 3
+        assert seen(tab, ".m2") == 0
+    finally:
+        tab.send("Emulation.setScriptExecutionDisabled", value=False)
+
+
+@pytest.mark.parametrize(("width", "kind"), [(1280, "wide"), (390, "narrow")])
+def test_the_large_figure_is_drawn_for_the_screen(tab: Tab, report: Path, width: int, kind: str) -> None:
+    """Its words are no smaller than ten pixels on either."""
+    tab.screen(width)
+    tab.open(report)
+    assert seen(tab, f".large .{kind}") == 2
+    assert seen(tab, ".large .plot") == 2
+    plot = f"document.querySelector('.large .{kind} svg')"
+    assert tab.run(f"12 * {plot}.clientWidth / {plot}.viewBox.baseVal.width") >= 10
 
 
 def test_arrow_keys_walk_along_a_curve(page: Tab) -> None:
@@ -229,7 +321,7 @@ def test_everything_unfolds_on_paper(page: Tab) -> None:
     assert folded > 0
     assert page.run("document.querySelectorAll('details:not([open], .columns)').length") == 0
     page.send("Emulation.setEmulatedMedia", media="print")
-    assert page.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.side')).display") == "none"
     page.send("Emulation.setEmulatedMedia", media="")
 
 

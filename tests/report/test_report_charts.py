@@ -3,6 +3,7 @@
 import io
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from PIL import Image
 from gradreg.display.charts import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.charts import svg
+from gradreg.report.charts.labels import Frame, Mark, overlap, placed
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
 from gradreg.report.page import gallery
@@ -39,18 +41,20 @@ def test_a_curve_passes_through_its_points() -> None:
 
 
 def test_the_curves_of_an_evaluation_are_drawn_where_they_belong() -> None:
-    """l2 distances 0, 0.1 … 0.9 of ten images: from 0.5 on 60 % are wrong."""
+    """l2 distances 0, 0.1 … 0.9 of ten images: from 0.5 on 40 % are right."""
     (group,) = shown("curves", handmade())
     chart = group.charts[1]
     data, frame = svg.readings(chart), svg._Frame.of(chart)
     assert data is not None
     attacks = data["series"][0]
-    assert (attacks["name"], attacks["x"][5], attacks["y"][5]) == ("attacks", "0.500", "60.0 %")
-    assert attacks["at"][5] == [pytest.approx(frame.across(0.5), abs=0.06), pytest.approx(frame.up(0.6), abs=0.06)]
+    assert (attacks["name"], attacks["x"][5], attacks["y"][5]) == ("attacks", "0.500", "40.0 %")
+    assert attacks["at"][5] == [pytest.approx(frame.across(0.5), abs=0.06), pytest.approx(frame.up(0.4), abs=0.06)]
     drawing = svg.draw(chart)
     assert f"H{attacks['at'][5][0]:g}V{attacks['at'][5][1]:g}" in drawing
     assert re.findall(r'class="line (\w+) c0"', drawing) == ["solid", "dashed", "dotted"]
-    assert "attacks: 10.0 % at 0" in chart.alt
+    assert "attacks: 90.0 % at 0" in chart.alt
+    assert chart.narrow is not None
+    assert (chart.width, chart.narrow.width, chart.narrow.alt) == (880, 420, chart.alt)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,46 @@ def test_linf_distances_are_counted_in_255ths() -> None:
     assert axis.say(8 / 255) == "8.00/255"
 
 
+def test_distances_are_in_the_unit_of_the_data_sets_radii() -> None:
+    """Digits are compared at 0.1, which nobody calls 25.5/255."""
+    digits = replace(handmade(), data=replace(handmade().data, radii={"linf": (0.05, 0.1), "l2": (0.75, 1.5)}))
+    for evaluation, in_255 in ((handmade(), True), (digits, False)):
+        comparison = Comparison.of([evaluation])
+        assert comparison.in_255("linf") == in_255
+        assert not comparison.in_255("l2")
+        chart = shown("curves", evaluation)[0].charts[0]
+        assert chart.x.label == ("l∞ distance, in 1/255" if in_255 else "l∞ distance")
+        assert [name for _, name in chart.guides] == (["2/255", "8/255"] if in_255 else ["0.05", "0.1"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.03, 0.1, ["2", "4", "6", "8", "10"]),
+        (0.0, 1.0, ["0", "20", "40", "60", "80", "100"]),
+        (0.57, 0.62, ["57", "58", "59", "60", "61", "62"]),
+        (0.999, 0.999, ["98.75", "99", "99.25", "99.5", "99.75", "100"]),
+        (0.0, 0.0, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ],
+)
+def test_axes_fit_the_data(low: float, high: float, ticks: list[str]) -> None:
+    axis = fractions("robust accuracy", low, high)
+    assert [name for _, name in axis.ticks] == ticks
+    assert axis.low <= low <= high <= axis.high
+    assert 0 <= axis.low < axis.high <= 1
+
+
+def test_points_fill_their_axes() -> None:
+    """On every frontier the models span at least a third of either axis, unless they hardly differ."""
+    for group in shown("frontier", *generated()):
+        for chart in group.charts:
+            marks = [(each.x[0], each.y[0]) for each in chart.series if each.kind == "marks"]
+            for axis, values in zip((chart.x, chart.y), zip(*marks, strict=True), strict=True):
+                places = [axis.at(value) for value in values]
+                assert all(0 <= place <= 1 for place in places)
+                assert max(places) - min(places) > 1 / 3
+
+
 def test_logarithmic_axes_have_a_few_ticks_and_an_edge() -> None:
     axis = distances("l2", "l2", 10.0, low=0.1)
     assert [name for _, name in axis.ticks] == ["0.1", "0.3", "1", "3"]
@@ -77,8 +121,13 @@ def test_logarithmic_axes_have_a_few_ticks_and_an_edge() -> None:
 
 
 def test_the_frontier_joins_what_nothing_beats() -> None:
-    """The fourth model is worse than the third in both errors, so the line passes it by."""
-    (group,) = shown("frontier", *generated())
+    """The fourth model is worse than the third in both, so the line passes it by."""
+    group, others = shown("frontier", *generated())
+    assert [chart.title for chart in (*group.charts, *others.charts)] == [
+        *("l∞ 8/255", "l2 0.5"),
+        *("l∞ 2/255", "l2 0.25", "l2 1"),
+    ]
+    assert others.folded
     drawing = svg.draw(group.charts[1])
     line = re.search(r'class="rule solid" d="([^"]+)"', drawing)
     assert line is not None
@@ -87,9 +136,26 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
     assert shown("frontier", handmade()) == []
 
 
-def test_words_are_set_apart() -> None:
-    assert svg._apart([50, 50, 52, 200], 34, 256) == [50, 63, 76, 200]
-    assert max(svg._apart([255.0] * 3, 34, 256)) <= 256 - 6
+@pytest.mark.parametrize("spread", [5.0, 40.0, 300.0])
+@pytest.mark.parametrize("count", [1, 5, 12, 40])
+def test_words_cover_nothing(spread: float, count: int) -> None:
+    """Whatever the marks: no word over a mark or another word, none outside; few are left out where there is room."""
+    frame = Frame(50, 410, 30, 260)
+    source = torch.Generator().manual_seed(count)
+    places = torch.rand(count, 2, generator=source) * torch.tensor([spread, min(spread, 180)]) + torch.tensor([60, 50])
+    marks = [Mark(a, b, 5.0, f"model {i}, 2×") for i, (a, b) in enumerate(places.tolist())]
+    labels = placed(marks, frame)
+    boxes = [label.box for label in labels]
+    assert not any(overlap(one, other) for one, other in combinations(boxes, 2))
+    for left, top, right, bottom in boxes:
+        assert frame.left <= left < right <= frame.right
+        assert frame.top <= top < bottom <= frame.floor
+        for mark in marks:
+            assert not overlap((left, top, right, bottom), (mark.across - 5, mark.up - 5, mark.across + 5, mark.up + 5))
+    assert len({id(label.mark) for label in labels}) == len(labels)
+    assert len(labels) >= min(count, 5)
+    if count == 1:
+        assert not labels[0].far
 
 
 def test_winners_are_counted() -> None:
@@ -152,15 +218,9 @@ def test_exhibits_say_what_is_shown() -> None:
     assert (first.label, first.prediction, first.distance, first.index) == ("one", "two", "0.100", 7)
 
 
-def test_words_are_not_written_over_marks() -> None:
-    """Three marks in a row: the words of the first two would lie on the marks right of them."""
-    row = [
-        Series(name, [at], [0.5], "marks", i, labels=(name,)) for i, (name, at) in enumerate([("a", 1), ("b", 1.05)])
-    ]
-    drawing = drawn(*row, Series("c", [1.1], [0.5], "marks", 2, labels=("c",)))
-    starts = [float(x) for x in re.findall(r'class="value" x="([\d.]+)"', drawing)]
-    end = 52 + 354 * 1.1 / 2 + 4  # the right edge of the last mark
-    assert len(starts) == 3
-    assert starts[0] > end
-    alone = re.findall(r'class="value" x="([\d.]+)"', drawn(row[0]))
-    assert float(alone[0]) < end
+def test_words_stand_beside_their_marks() -> None:
+    drawing = drawn(Series("a", [1], [0.5], "marks", 0, labels=("a",)))
+    # The mark is at 52 + 354 / 2; its word begins right of it.
+    assert re.findall(r'class="value start" x="([\d.]+)"', drawing) == ["237.6"]
+    assert 'class="leader"' not in drawing
+    assert '<g class="m0">' in drawing

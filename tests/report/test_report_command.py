@@ -62,7 +62,7 @@ def test_the_format_is_that_of_the_ending_unless_given(
     run(folders, "-o", "r.json")
     assert json.loads(Path("r.json").read_text())["format"] == "gradreg report"
     run(folders, "-o", "r.txt", "--format", "md")
-    assert Path("r.txt").read_text().startswith("## Table 1")
+    assert Path("r.txt").read_text().startswith("## Robust accuracy")
     run(folders)
     assert Path("report.html").exists()
     assert "report.html" in capsys.readouterr().err
@@ -84,7 +84,7 @@ def test_the_function_takes_evaluations_paths_and_one_of_either(tmp_path: Path) 
         for given in (handmade(), [handmade()], tmp_path / "saved", str(tmp_path / "saved"), [tmp_path / "saved"])
     ]
     assert len(set(texts)) == 1
-    assert json.loads(texts[0])["tables"][0]["key"] == "table-1"
+    assert json.loads(texts[0])["tables"][0]["key"] == "robust-accuracy"
 
 
 def test_gradreg_report_is_the_function_and_the_package(tmp_path: Path) -> None:

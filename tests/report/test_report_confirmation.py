@@ -23,9 +23,9 @@ def test_a_row_for_each_radius_of_each_model() -> None:
     assert table.title == "Confirmation by AutoAttack"
     assert [row.name for row in table.rows] == ["by hand, l∞ at 8/255", "other, l∞ at 8/255", "by hand, l2 at 0.5"]
     shown = [[cell.text for cell in row.cells] for row in table.rows]
-    assert shown[0] == ["40.0 %", "40.0 %", "50.0 %", "1", "1", "159", "1200"]
-    assert shown[1] == ["40.0 %", "100.0 %", "100.0 %", "6", "0", "159", "1200"]
-    assert shown[2] == ["60.0 %", "60.0 %", "60.0 %", "0", "0", "159", "1200"]
+    assert shown[0] == ["60.0 %", "60.0 %", "50.0 %", "1", "1", "159", "1200"]
+    assert shown[1] == ["60.0 %", "0.0 %", "0.0 %", "6", "0", "159", "1200"]
+    assert shown[2] == ["40.0 %", "40.0 %", "40.0 %", "0", "0", "159", "1200"]
     assert table.rows[0].cells[2].note == "18.7–81.3 %, n = 10"
     assert "AutoAttack (plus or standard)" in table.caption
     assert "n = 10 images" in table.caption

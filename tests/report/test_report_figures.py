@@ -63,7 +63,7 @@ def l2_curves(evaluation: Evaluation) -> list[Curve]:
 
 
 def at(curve: Curve, radius: float) -> float:
-    """The error at a radius: there the attacks succeed and bounds still hold. Distances are single precision."""
+    """The accuracy at a radius: there the attacks succeed and bounds still hold. Distances are single precision."""
     if curve.kind == "empirical":
         reached = bisect_right(curve.x, radius * (1 + 2.0**-23))
     else:
@@ -80,13 +80,13 @@ def write(
 def counted(evaluation: Evaluation, curve: Curve, radius: float) -> float:
     record = evaluation.threats["l2"]
     assert record.bounded is not None
-    fails = {
-        "empirical": record.attacked.distance <= radius,
-        "omega-bound": record.bounded.omega_bound < radius,
-        "calibrated": record.bounded.omega_bound / 0.9 < radius,
-        "certified": ~evaluation.certified(evaluation.smoothing[0], radius),
+    right = {
+        "empirical": record.attacked.distance > radius,
+        "omega-bound": record.bounded.omega_bound >= radius,
+        "calibrated": record.bounded.omega_bound / 0.9 >= radius,
+        "certified": evaluation.certified(evaluation.smoothing[0], radius),
     }
-    return float(fails[curve.kind].double().mean())
+    return float(right[curve.kind].double().mean())
 
 
 @pytest.mark.parametrize("n", [10, 150])
@@ -115,7 +115,7 @@ def test_many_images_are_thinned_within_half_a_percent(n: int) -> None:
         errors = [abs(at(curve, p) - counted(evaluation, curve, p)) for p in places]
         assert max(errors) <= 0.005 + 1e-12
         assert list(curve.x) == sorted(curve.x)
-        assert list(curve.y) == sorted(curve.y)
+        assert list(curve.y) == sorted(curve.y, reverse=True)
 
 
 def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
@@ -123,14 +123,14 @@ def test_a_bounds_curve_ends_where_nothing_is_known() -> None:
     certified = l2_curves(handmade())[-1]
     assert (certified.kind, certified.detail) == ("certified", "σ = 0.25")
     assert certified.x == (0.0, 0.25, 0.5)
-    assert certified.y == (0.4, 0.7, 0.7)
+    assert certified.y == (0.6, 0.3, 0.3)
     evaluation = handmade()
     record = evaluation.threats["l2"]
     assert record.bounded is not None
     capped = replace(record.bounded, omega_bound=record.bounded.omega_bound.clamp(max=0.25), eps=(0.25,), omega=(1,))
     omega = l2_curves(replace(evaluation, threats={"l2": replace(record, bounded=capped)}))[1]
     assert omega.x == pytest.approx((0, 0.05, 0.1, 0.15, 0.2, 0.25))
-    assert omega.y == (0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
+    assert omega.y == (0.9, 0.8, 0.7, 0.6, 0.5, 0.5)
 
 
 def test_a_radius_in_single_precision_is_the_radius() -> None:
@@ -138,23 +138,23 @@ def test_a_radius_in_single_precision_is_the_radius() -> None:
     record = evaluation.threats["linf"]
     exact = replace(record, attacked=replace(record.attacked, distance=torch.full((10,), 8 / 255)), bounded=None)
     curve = curves(Comparison.of([replace(evaluation, threats={"linf": exact}, smoothing=())]), "linf")[0]
-    assert at(curve, 8 / 255) == 1
-    assert at(curve, 7.99 / 255) == 0
+    assert at(curve, 8 / 255) == 0
+    assert at(curve, 7.99 / 255) == 1
 
 
-def test_points_have_errors_and_costs() -> None:
+def test_points_have_accuracies_and_costs() -> None:
     plain = renamed(handmade(objective="undefended", hours=0.5), "plain")
     first, second = points(Comparison.of([handmade(), plain]), "l2", 0.5)
-    assert (first.model, second.model, first.clean_error) == ("by hand", "plain", 0.1)
-    assert first.robust_error == pytest.approx(0.6)
+    assert (first.model, second.model, first.clean) == ("by hand", "plain", 0.9)
+    assert first.robust == pytest.approx(0.4)
     assert (first.cost_ratio, first.hours) == (4.0, 2.0)
 
 
 def test_what_autoattack_broke_counts_in_every_chart() -> None:
     """Our attacks break images 0 to 5 within 0.5; AutoAttack breaks 7 there, too."""
     comparison = Comparison.of([confirmed(handmade(), "l2", confirmation(0.5, [7]))])
-    assert points(comparison, "l2", 0.5)[0].robust_error == pytest.approx(0.7)
-    assert at(curves(comparison, "l2")[0], 0.5) == pytest.approx(0.7)
+    assert points(comparison, "l2", 0.5)[0].robust == pytest.approx(0.3)
+    assert at(curves(comparison, "l2")[0], 0.5) == pytest.approx(0.3)
     assert histograms(comparison, "l2", bins=9)[0].counts[6] == 1, "0.6 alone: 0.7 was moved to 0.5"
 
 

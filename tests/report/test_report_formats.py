@@ -56,7 +56,7 @@ def test_json_is_the_data_itself() -> None:
     assert read["notes"] == ["One note."]
     assert read["tables"] == json.loads(json.dumps([asdict(table) for table in found]))
     cell = read["tables"][0]["rows"][0]["cells"][1]
-    assert cell == {"text": "40.0 %", "value": 0.4, "note": "12.2–73.8 %, n = 10"}
+    assert cell == {"text": "90.0 %", "value": 0.9, "note": "55.5–99.7 %, n = 10"}
 
 
 def test_csv_keeps_every_figure_to_the_last_digit() -> None:
@@ -122,7 +122,12 @@ def test_signs_that_turn_the_writing_around_are_taken_out() -> None:
 
 
 def test_render_knows_every_format() -> None:
-    begins = {"md": "> n\n\n## Table 1", "tex": "% Needs", "csv": ",".join(_CSV_FIELDS), "json": '{\n "format": '}
+    begins = {
+        "md": "> n\n\n## Robust accuracy",
+        "tex": "% Needs",
+        "csv": ",".join(_CSV_FIELDS),
+        "json": '{\n "format": ',
+    }
     assert set(begins) == set(get_args(Format))
     for format, first in begins.items():
         assert render(tables(Comparison.of([handmade()])), format, ["n"]).startswith(first)  # type: ignore[arg-type]

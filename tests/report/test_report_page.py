@@ -22,7 +22,7 @@ from gradreg.report.page.verdict import _diagnosis_verdict, cards, leaders, sort
 from handmade import handmade, renamed
 
 HOSTILE = '</script><script>hacked=1</script><img src=x onerror="hacked=1">&amp;\'"'
-VOID = {"meta", "img", "br", "path"}
+VOID = {"meta", "img", "br", "path", "input"}
 
 
 def render(evaluations: list[Evaluation], paper: bool = False) -> str:
@@ -88,15 +88,15 @@ def hostile() -> Evaluation:
 
 
 def test_the_verdict_says_the_figures_in_words() -> None:
-    """Distances 0, 0.1 … 0.9 in l2 and a hundredth of it in l∞: 8/255 = 0.0314 holds four of ten images."""
+    """Distances 0, 0.1 … 0.9 in l2 and a hundredth of it in l∞: 8/255 = 0.0314 breaks four of ten images."""
     plain = renamed(handmade(hours=1.0), "plain", objective="undefended")
     card = cards(Comparison.of([plain, handmade()]))[1]
     assert card.summary == (
-        "Clean error 10.0 %. Robust error at l∞ 2/255 and 8/255: 10.0 % and 40.0 %. Robust error at l2 0.25, 0.5 and "
-        "1: 30.0 %, 60.0 % and 100.0 %. Trained in 2.00 hours, 2.00 times as long as undefended."
+        "Clean accuracy 90.0 %. Robust accuracy at l∞ 2/255 and 8/255: 90.0 % and 60.0 %. Robust accuracy at l2 0.25, "
+        "0.5 and 1: 70.0 %, 40.0 % and 0.0 %. Trained in 2.00 hours, 2.00 times as long as undefended."
     )
     linf = card.findings[0]
-    assert linf.errors[1].interval == "12.2–73.8 %"  # Clopper-Pearson for 4 of 10
+    assert linf.accuracies[1].interval == "26.2–87.8 %"  # Clopper-Pearson for 6 of 10
     assert linf.distance.text == "10.2/255"  # the mean of 0 … 0.08 is 0.04
     assert linf.distance.note == "n = 9, 1 unbroken left out"
 
@@ -108,7 +108,7 @@ def test_the_cost_is_said_as_far_as_it_is_known() -> None:
     assert cards(Comparison.of([handmade(hours=0.01)]))[0].cost == "Trained in 36.0 seconds."
 
 
-def test_the_lowest_error_is_named_with_its_doubts() -> None:
+def test_the_highest_accuracy_is_named_with_its_doubts() -> None:
     far = handmade("far")
     doubtful = make("not-converged", "warning", "Too few steps.")
     threats = {
@@ -117,10 +117,11 @@ def test_the_lowest_error_is_named_with_its_doubts() -> None:
     }
     said = leaders(Comparison.of([handmade("near"), replace(far, threats=threats)]))
     assert said[1] == (
-        "At l2 1, “far” has the lowest robust error, 0.0 %, then “near”, 100.0 %. Diagnosis of “far”: suspicious."
+        "At l2 0.5, “far” has the highest robust accuracy, 100.0 %, then “near”, 40.0 %; on 10 images their 95 % "
+        "intervals overlap. Diagnosis of “far”: suspicious."
     )
     tie = leaders(Comparison.of([handmade("one"), handmade("two")]))[0]
-    assert "“one” and “two” have the lowest robust error, 40.0 %; on 10 images their 95 % intervals overlap." in tie
+    assert "“one” and “two” have the highest robust accuracy, 60.0 %; on 10 images their 95 % intervals overlap." in tie
     assert leaders(Comparison.of([handmade()])) == []
 
 
@@ -146,10 +147,30 @@ def test_the_worst_flags_come_first() -> None:
 
 def test_a_model_is_never_called_unmasked(html: str) -> None:
     assert "not masked" not in html
-    assert html.count("no sign of masking in these tests") == 6
+    assert html.count("no sign of masking in these tests") == 8, "of six threats, and of two models in the verdict"
 
 
 # --- the page as a whole ---
+
+
+def test_accuracy_is_the_convention_of_the_whole_page_but_for_the_papers_tables(html: str) -> None:
+    """Clean and robust accuracy in the verdict, the charts, the cards and our tables; the paper's tables say errors."""
+    parts = re.split(r'<section id="([a-z]+)"', html)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    words = {
+        name: re.sub(r'<svg.*?</svg>|<[^>]*class="[^"]*"', "", text, flags=re.S) for name, text in sections.items()
+    }
+    for name in ("verdict", "curves", "frontier", "models", "tables", "distances", "gaps"):
+        assert not re.search(r"\berrors?\b", words[name]), name
+        assert name in ("distances", "gaps") or "accuracy" in words[name]
+    assert "errors, which are 1 minus accuracy" in words["paper"]
+    assert "clean error" in words["paper"]
+
+
+def test_pictures_come_before_tables(page: Page) -> None:
+    order = [attributes["id"] for attributes in page.of("section")]
+    assert order[:3] == ["verdict", "curves", "frontier"]
+    assert order.index("tables") > order.index("gallery")
 
 
 def test_every_text_from_outside_stays_text() -> None:

@@ -82,7 +82,17 @@ class Chart:
     """Values of x that are marked by upright lines."""
     legend: tuple[Key, ...] = ()
     height: float = 300.0
-    """Of a drawing that is 420 wide."""
+    width: float = 420.0
+    """In the drawing's own units; at a phone's width a unit of 420 is a little less than a pixel."""
+    threat: str = ""
+    """The norm that it is about, by name; empty for none or several."""
+    narrow: "Chart | None" = None
+    """The same for a phone, where a wide drawing would be too small to read."""
+
+    @property
+    def models(self) -> set[int]:
+        """The numbers of the models that are drawn."""
+        return {series.model for series in self.series if series.model is not None}
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,8 @@ class Group:
 
     title: str
     charts: tuple[Chart, ...]
+    folded: bool = False
+    """Shown when it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -141,13 +153,16 @@ def _round_step(span: float, most: int) -> float:
     return next(part * power for part in (1, 2, 2.5, 5, 10) if part * power * most >= span * (1 - 1e-9))
 
 
-def distances(threat: str, symbol: str, high: float, label: str = "distance", low: float = 0.0) -> Axis:
-    """Of a perturbation, l∞ in 1/255; logarithmic if `low` is above 0."""
-    unit, suffix = (1 / 255, ", in 1/255") if threat == "linf" else (1.0, "")
+def distances(
+    threat: str, symbol: str, high: float, label: str = "distance", low: float = 0.0, in_255: bool | None = None
+) -> Axis:
+    """Of a perturbation, counted in 1/255 or as it is (default: l∞ is counted); logarithmic if `low` is above 0."""
+    counted = threat == "linf" if in_255 is None else in_255
+    unit, suffix = (1 / 255, ", in 1/255") if counted else (1.0, "")
     label = f"{symbol} {label}{suffix}"
 
     def say(value: float) -> str:
-        return distance_name(threat, value)
+        return distance_name(threat, value, counted)
 
     if not low:
         return linear(label, high, say, unit)
@@ -158,9 +173,15 @@ def distances(threat: str, symbol: str, high: float, label: str = "distance", lo
     return Axis(label, low, high, ticks, say, log=True)
 
 
-def fractions(label: str, high: float = 1.0) -> Axis:
-    """Of images, in per cent."""
-    return linear(f"{label}, %", high, percent, unit=0.01, most=5)
+def fractions(label: str, low: float = 0.0, high: float = 1.0) -> Axis:
+    """Of images, in per cent: from a round figure at or below `low` to one at or above `high`, within 0 and 100 %."""
+    # Six images of a thousand fill no axis: what is closer together than that is not told apart by the eye either.
+    short = max(0.0, 0.02 - (high - low)) / 2
+    low, high = max(0.0, low - short), min(1.0, high + short)
+    step = _round_step(100 * (high - low), 5)
+    first, last = math.floor(100 * low / step + 1e-9), min(math.ceil(100 * high / step - 1e-9), math.floor(100 / step))
+    ticks = tuple((i * step / 100, f"{i * step:g}") for i in range(first, last + 1))
+    return Axis(f"{label}, %", ticks[0][0], max(ticks[-1][0], high), ticks, percent)
 
 
 def counts(label: str, high: float) -> Axis:

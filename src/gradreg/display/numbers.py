@@ -23,9 +23,10 @@ def interval(low: float, high: float) -> str:
     return f"{100 * low:.1f}–{100 * high:.1f} %"
 
 
-def distance_name(threat: str, distance: float) -> str:
-    """A distance in the threat's unit; l∞ distances are counted in 1/255."""
-    return f"{significant(255 * distance)}/255" if threat == "linf" else significant(distance)
+def distance_name(threat: str, distance: float, in_255: bool | None = None) -> str:
+    """A distance in the threat's unit: counted in 1/255, or as it is; default: l∞ distances are counted."""
+    counted = threat == "linf" if in_255 is None else in_255
+    return f"{significant(255 * distance)}/255" if counted else significant(distance)
 
 
 def listed(words: Sequence[str]) -> str:

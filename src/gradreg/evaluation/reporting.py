@@ -28,9 +28,9 @@ class ConsoleReporter:
 
     def attacked(self, record: ThreatRecord, radius: float) -> None:
         """Attacks in one threat are finished."""
-        share, robust_error = record.robust_error(radius), top_k("robust error", self.topk)
+        share, what = record.robust_accuracy(radius), top_k("robust accuracy", self.topk)
         self.say(
-            f"attacks {record.threat}: mean distance {record.mean_distance():.3g}, {robust_error} at {radius:.3g}: "
+            f"attacks {record.threat}: mean distance {record.mean_distance():.3g}, {what} at {radius:.3g}: "
             f"{100 * share.value:.1f} % (n = {share.n}), {record.attacked.seconds:.0f} s"
         )
 
@@ -58,13 +58,13 @@ class ConsoleReporter:
             self.say(f"  {flag.severity}: {flag.code}: {flag.finding} {flag.advice}".rstrip())
 
     def confirmed(self, record: ThreatRecord, confirmed: Confirmed, attacks: str) -> None:
-        """AutoAttack at a radius is finished: its robust error, and whether our attacks agree."""
+        """AutoAttack at a radius is finished: its robust accuracy, and whether our attacks agree."""
         eps, n = confirmed.eps, len(confirmed.robust)
-        broken = ~confirmed.robust, ~record.robust_to_attacks(eps), ~record.robust(eps)
-        reference, ours, either = (f"{100 * share_of(each).value:.1f} %" for each in broken)
+        robust = confirmed.robust, record.robust_to_attacks(eps), record.robust(eps)
+        reference, ours, either = (f"{100 * share_of(each).value:.1f} %" for each in robust)
         self.say(
-            f"autoattack {record.threat} at {eps:.3g}: robust error {reference}, by {attacks} {ours}, by either "
-            f"{either} (n = {n}), {confirmed.seconds:.0f} s"
+            f"autoattack {record.threat} at {eps:.3g}: robust accuracy {reference}, under {attacks} {ours}, under "
+            f"both {either} (n = {n}), {confirmed.seconds:.0f} s"
         )
         missed, gained = int(record.missed(confirmed).sum()), int(record.gained(confirmed).sum())
         if missed:

@@ -65,12 +65,17 @@ class Comparison:
         return threats.in_order(self.evaluations)
 
     def radii(self, threat: str) -> tuple[float, ...]:
-        """Where robust error is quoted on these images."""
+        """Where robust accuracy is quoted on these images."""
         return self._first(threat).data.usual_radii(threat)
 
     def main_radius(self, threat: str) -> float:
         """The radius that models are compared at."""
         return self._first(threat).data.usual_radius(threat)
+
+    def in_255(self, threat: str) -> bool:
+        """Whether distances are counted in 1/255: in l∞, where the radius that models are compared at is so many."""
+        steps = 255 * self.main_radius(threat) if threat == "linf" else 0.5
+        return abs(steps - round(steps)) < 1e-6
 
     def _first(self, threat: str) -> Evaluation:
         return next((each for each in self.evaluations if threat in each.threats), self.evaluations[0])
@@ -142,7 +147,7 @@ def _check_same_data(first: Evaluation, other: Evaluation) -> None:
     one, two = first.data, other.data
     pair = f"{first.subject.name!r} was evaluated on {one.name} and {other.subject.name!r} on {two.name}"
     if one.name != two.name:
-        raise DataError(f"{pair}, so their errors cannot be compared; write one report for each data set.")
+        raise DataError(f"{pair}, so their accuracies cannot be compared; write one report for each data set.")
     if one.classes != two.classes or one.shape != two.shape:
         raise DataError(
             f"{pair}, once with {len(one.classes)} classes of images of shape {one.shape} and once with "
@@ -155,13 +160,13 @@ def _check_same_top_k(first: Evaluation, other: Evaluation) -> None:
     if one != two:
         raise DataError(
             f"{first.subject.name!r} was evaluated for top-{one} and {other.subject.name!r} for top-{two}, so their "
-            "errors cannot stand in one column; write one report for each."
+            "accuracies cannot stand in one column; write one report for each."
         )
 
 
 def _top_k(evaluation: Evaluation) -> list[str]:
     k = evaluation.settings.topk
-    return [f"Errors are top-{k} errors: right is an image whose label is among the {k} largest logits."] * (k > 1)
+    return [f"Accuracy is top-{k} accuracy: right is an image whose label is among the {k} largest logits."] * (k > 1)
 
 
 def _selections(evaluations: Sequence[Evaluation]) -> list[str]:

@@ -30,3 +30,9 @@ def share(hits: int, n: int) -> Share:
 def clean_errors(evaluation: Evaluation) -> tuple[int, int]:
     """Misclassified images, and of how many: of the whole test set if it was evaluated, else of those attacked."""
     return evaluation.clean or (int(evaluation.wrong.sum()), len(evaluation))
+
+
+def clean_accuracy(evaluation: Evaluation) -> Share:
+    """The fraction of images that are classified correctly, of the same images as `clean_errors`."""
+    errors, n = clean_errors(evaluation)
+    return share(n - errors, n)

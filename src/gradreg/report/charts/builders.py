@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
 from statistics import mean
 
 from gradreg.config.fractions import radius_name
@@ -10,10 +10,9 @@ from gradreg.display import charts as axes
 from gradreg.display.charts import Axis, Chart, Key, Look, Series
 from gradreg.display.numbers import percent, significant
 from gradreg.evaluation.shares import top_k
-from gradreg.report.charts.measures import Curve, Gap, Histogram, Point, points, thinned
+from gradreg.report.charts.measures import Curve, Point, points, thinned
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import ball
-from gradreg.report.tables.findings import wins
 
 _LOOKS: dict[str, Look] = {
     "empirical": "solid",
@@ -27,24 +26,45 @@ _NAMES = {
     "omega-bound": "ω-bound (heuristic)",
     "certified": "smoothed, certified",
 }
-_LONGEST = 17
+# More names than this beside their marks would hide the picture; the legend has them.
+_NAMED = 6
+_LONGEST = 26
 
 
-def error_curves(comparison: Comparison, title: str, found: Sequence[Curve], x: Axis) -> Chart:
-    """Figures 1 and 2 of the paper: error against distance by the attacks, bounds and smoothing."""
-    models = list(dict.fromkeys(curve.model for curve in found))
-    series = [_curve(comparison, curve, several=len(models) > 1) for curve in found]
+def accuracy_curves(comparison: Comparison, title: str, found: Sequence[Curve], x: Axis, wide: bool = False) -> Chart:
+    """Robust accuracy against distance by the attacks, bounds and smoothing, on axes that fit what is drawn."""
+    models, series = _models(found), _all_series(comparison, found)
+    inside = [b for each in series for a, b in zip(each.x, each.y, strict=True) if a <= x.high]
     marks = [_marks(each, x) for each, curve in zip(series, found, strict=True) if curve.kind == "empirical"]
-    kinds = [Key(_NAMES[kind], None, look) for kind, look in _LOOKS.items() if any(c.kind == kind for c in found)]
     threat = found[0].threat
     return Chart(
         title,
         x,
+        axes.fractions(top_k("robust accuracy", comparison.topk), min(inside), max(inside)),
+        (*series, *(marks if len(models) > 1 else [])),
+        " ".join(_curve_alt(each, x) for each in series),
+        guides=_guides(comparison, threat, x),
+        legend=_curve_keys(comparison, found),
+        threat=threat,
+        width=880.0 if wide else 420.0,
+        height=430.0 if wide else 300.0,
+    )
+
+
+def paper_curves(comparison: Comparison, found: Sequence[Curve], x: Axis) -> Chart:
+    """Figures 1 and 2 of the paper, in its convention: error against distance."""
+    models = _models(found)
+    series = [replace(each, y=[1 - value for value in each.y]) for each in _all_series(comparison, found)]
+    marks = [_marks(each, x) for each, curve in zip(series, found, strict=True) if curve.kind == "empirical"]
+    return Chart(
+        "",
+        x,
         axes.fractions(top_k("error", comparison.topk)),
         (*series, *(marks if len(models) > 1 else [])),
         " ".join(_curve_alt(each, x) for each in series),
-        guides=tuple((radius, radius_name(radius)) for radius in comparison.radii(threat) if radius <= x.high),
-        legend=(*_keys(comparison, models), *kinds),
+        guides=_guides(comparison, found[0].threat, x),
+        legend=_curve_keys(comparison, found),
+        threat=found[0].threat,
     )
 
 
@@ -52,33 +72,42 @@ def curve_axis(comparison: Comparison, found: Sequence[Curve]) -> Axis:
     """Past the usual radii, and to where the attacks have broken nine of ten images that they ever break."""
     threat = found[0].threat
     reached = [
-        next(x for x, y in zip(curve.x, curve.y, strict=True) if y >= 0.9 * curve.y[-1])
+        next(x for x, y in zip(curve.x, curve.y, strict=True) if 1 - y >= 0.9 * (1 - curve.y[-1]))
         for curve in found
         if curve.kind == "empirical"
     ]
-    return axes.distances(threat, comparison.symbol(threat), 1.08 * max(*comparison.radii(threat), *reached))
+    return distance_axis(comparison, threat, 1.08 * max(*comparison.radii(threat), *reached))
+
+
+def distance_axis(comparison: Comparison, threat: str, high: float, label: str = "distance", low: float = 0.0) -> Axis:
+    """In the unit that the data set's radii are quoted in."""
+    return axes.distances(threat, comparison.symbol(threat), high, label, low, comparison.in_255(threat))
 
 
 def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
-    """Clean against robust error, with the cost of training beside each model and a line through the best ones."""
+    """Clean against robust accuracy, with the cost of training beside each model and a line through the best ones."""
     found = points(comparison, threat, radius)
     best: list[Point] = []
-    for point in sorted(found, key=lambda each: (each.clean_error, each.robust_error)):
-        if not best or point.robust_error < best[-1].robust_error:
+    for point in sorted(found, key=lambda each: (-each.clean, -each.robust)):
+        if not best or point.robust > best[-1].robust:
             best.append(point)
-    x = axes.fractions(
-        top_k("clean error", comparison.topk), min(1.0, max(0.01, *(1.25 * point.clean_error for point in found)))
+    x, y = (
+        _with_room(top_k(label, comparison.topk), values)
+        for label, values in (
+            ("clean accuracy", [p.clean for p in found]),
+            ("robust accuracy", [p.robust for p in found]),
+        )
     )
-    y = axes.fractions(top_k("robust error", comparison.topk))
-    path = Series("", [p.clean_error for p in best], [p.robust_error for p in best], "line", silent=True)
+    path = Series("", [p.clean for p in best], [p.robust for p in best], "line", silent=True)
+    named = len(found) <= _NAMED
     marks = [
         Series(
             f"{p.model} {_cost(p)}".strip(),
-            [p.clean_error],
-            [p.robust_error],
+            [p.clean],
+            [p.robust],
             "marks",
             comparison.names.index(p.model),
-            labels=[_cost(p)],
+            labels=[", ".join(filter(None, (_shortened(p.model) if named else "", _cost(p))))],
             # The area grows with the cost, up to nine times.
             size=0.85 * math.sqrt(min(max(p.cost_ratio or 1.0, 1.0), 9.0)),
         )
@@ -90,13 +119,19 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
         y,
         (path, *marks),
         " ".join(
-            f"{p.model}: {y.say(p.robust_error)} robust error, {x.say(p.clean_error)} clean error, {_cost(p)}."
-            for p in found
+            f"{p.model}: {y.say(p.robust)} robust accuracy, {x.say(p.clean)} clean accuracy, {_cost(p)}." for p in found
         ),
         note="Beside a model: training time × undefended" if any(p.cost_ratio is not None for p in found) else "",
-        between=top_k("robust error, clean error", comparison.topk),
-        legend=_keys(comparison, [p.model for p in found], line=False),
+        between=top_k("robust accuracy, clean accuracy", comparison.topk),
+        legend=keys(comparison, [p.model for p in found], line=False),
+        threat=threat,
     )
+
+
+def _with_room(label: str, values: Sequence[float]) -> Axis:
+    """An axis that fits the values, with room beside them for words."""
+    room = 0.12 * (max(values) - min(values))
+    return axes.fractions(label, max(0.0, min(values) - room), min(1.0, max(values) + room))
 
 
 def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
@@ -126,87 +161,29 @@ def accuracy_against_cost(comparison: Comparison, threat: str) -> Chart:
     )
 
 
-def winners(comparison: Comparison, threat: str) -> list[Chart]:
-    """For each model, how many images each attack broke at the smallest distance; one scale for all."""
-    found = {evaluation.subject.name: wins(record.attacked) for evaluation, record in comparison.under(threat)}
-    longest = max(max(won.values()) / won.total() for won in found.values())
-    drawn = []
-    for model, won in found.items():
-        attacks = sorted(set(won) - {"clean", ""}, key=lambda name: (-won[name], name))
-        others = {key: text for key, text in (("clean", "misclassified"), ("", "unbroken")) if won[key]}
-        names = [*attacks, *others.values()]
-        part = [won[key] / won.total() for key in (*attacks, *others)]
-        text = [f"{percent(each)} ({won[key]})" for each, key in zip(part, (*attacks, *others), strict=True)]
-        places, split, number = list(range(len(names))), len(attacks), comparison.names.index(model)
-        series = [
-            Series("", part[rows], places[rows], "across", colour, labels=text[rows], silent=True)
-            for rows, colour in ((slice(split), number), (slice(split, None), None))
-        ]
-        drawn.append(
-            Chart(
-                f"{model}, {comparison.symbol(threat)}",
-                Axis("", 0.0, 1.45 * longest, ()),
-                axes.categories([_shortened(name) for name in names]),
-                tuple(series),
-                "; ".join(f"{name}: {value}" for name, value in zip(names, text, strict=True)) + ".",
-                height=24.0 * len(names) + 4,
-            )
-        )
-    return drawn
-
-
-def histogram(comparison: Comparison, threat: str, found: Histogram, highest: int) -> Chart:
-    """How many images were broken at which distance, up to the highest bar of all models."""
-    x, y = axes.distances(threat, comparison.symbol(threat), found.edges[-1]), axes.counts("images", max(1, highest))
-    middles = [(low + high) / 2 for low, high in pairwise(found.edges)]
-    number = comparison.names.index(found.model)
-    tallest = max(range(len(middles)), key=found.counts.__getitem__)
-    return Chart(
-        f"{found.model}, {comparison.symbol(threat)}",
-        x,
-        y,
-        (Series("images", middles, found.counts, "bars", number, edges=found.edges),),
-        f"Most images, {y.say(found.counts[tallest])}, at {x.say(found.edges[tallest])} to "
-        f"{x.say(found.edges[tallest + 1])}.",
-        note=f"{found.misclassified} misclassified, {found.unbroken} unbroken of {found.n}",
-    )
-
-
-def bound_gap(comparison: Comparison, threat: str, found: Sequence[Gap]) -> Chart:
-    """Each image's ω-bound over the distance at which it was broken, violations hollow."""
-    values = [value for gap in found for value in (*gap.distance, *gap.omega) if 0 < value < math.inf]
-    low, high = min(values) / 1.5, max(values) * 1.5
-    series = [Series("", [low, high], [low, high], "line", look="dotted", silent=True)]
-    shown = above = 0
-    for gap in found:
-        pairs = list(zip(gap.distance, gap.omega, strict=True))
-        number = comparison.names.index(gap.model)
-        parts: tuple[tuple[str, Look, bool], ...] = (("holds", "solid", False), ("violated", "hollow", True))
-        for name, look, violated in parts:
-            # An infinite bound is violated too, but has no place in the chart.
-            chosen = [(d, b) for d, b in pairs if (b > d + 1e-6) == violated and b < math.inf]
-            if chosen:
-                xs, ys = zip(*chosen, strict=True)
-                series.append(Series(f"bound {name}", xs, ys, "dots", number, look))
-        shown, above = shown + len(pairs), above + sum(b > d + 1e-6 for d, b in pairs)
-    n, symbol = sum(gap.n for gap in found), comparison.symbol(threat)
-    return Chart(
-        f"{found[0].model}, {symbol}" if len(found) == 1 else symbol,
-        axes.distances(threat, comparison.symbol(threat), high, "distance found", low),
-        axes.distances(threat, comparison.symbol(threat), high, "ω-bound", low),
-        tuple(series),
-        f"The ω-bound is above the distance found for {above} of the {shown} images shown.",
-        note=f"{shown}{'' if shown == n else f' of {n}'} images, {above} above the diagonal",
-        between="at a distance of",
-        legend=_keys(comparison, [gap.model for gap in found], line=False),
-    )
-
-
 def _curve(comparison: Comparison, curve: Curve, several: bool) -> Series:
     kind = f"{_NAMES[curve.kind]}{', ' if curve.detail else ''}{curve.detail}"
     name = curve.model if several and curve.kind == "empirical" else f"{curve.model}, {kind}" if several else kind
     number, ends = comparison.names.index(curve.model), curve.kind != "empirical"
     return Series(name, curve.x, curve.y, "steps", number, _LOOKS[curve.kind], ends)
+
+
+def _models(found: Sequence[Curve]) -> list[str]:
+    return list(dict.fromkeys(curve.model for curve in found))
+
+
+def _all_series(comparison: Comparison, found: Sequence[Curve]) -> list[Series]:
+    several = len(_models(found)) > 1
+    return [_curve(comparison, curve, several) for curve in found]
+
+
+def _curve_keys(comparison: Comparison, found: Sequence[Curve]) -> tuple[Key, ...]:
+    kinds = [Key(_NAMES[kind], None, look) for kind, look in _LOOKS.items() if any(c.kind == kind for c in found)]
+    return (*keys(comparison, _models(found)), *kinds)
+
+
+def _guides(comparison: Comparison, threat: str, x: Axis) -> tuple[tuple[float, str], ...]:
+    return tuple((radius, radius_name(radius)) for radius in comparison.radii(threat) if radius <= x.high)
 
 
 def _marks(curve: Series, x: Axis) -> Series:
@@ -226,7 +203,7 @@ def _curve_alt(curve: Series, x: Axis) -> str:
 
 
 def _accuracies(name: str, model: int, cost: float, seeds: Sequence[Point]) -> list[Series]:
-    robust, clean = [1 - point.robust_error for point in seeds], [1 - point.clean_error for point in seeds]
+    robust, clean = [point.robust for point in seeds], [point.clean for point in seeds]
     drawn = [Series("", [cost, cost], [mean(robust), mean(clean)], "line", look="dotted", silent=True)]
     looks: tuple[tuple[str, list[float], Look], ...] = (("robust", robust, "solid"), ("clean", clean, "hollow"))
     for what, found, look in looks:
@@ -243,10 +220,11 @@ def _cost(point: Point) -> str:
     return f"{significant(point.hours)} h" if point.hours is not None else ""
 
 
-def _keys(comparison: Comparison, models: Sequence[str], line: bool = True) -> tuple[Key, ...]:
+def keys(comparison: Comparison, models: Sequence[str], line: bool = True) -> tuple[Key, ...]:
+    """Of a legend, for these models."""
     return tuple(Key(model, comparison.names.index(model), line=line) for model in models)
 
 
 def _shortened(name: str) -> str:
-    """The whole name is in the alt text and in the tables."""
+    """The whole name is in the alt text and in the legend."""
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

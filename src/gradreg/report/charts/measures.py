@@ -1,4 +1,4 @@
-"""Error against distance and what else charts show of an evaluation, as plain numbers."""
+"""Accuracy against distance and what else charts show of an evaluation, as plain numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradreg.evaluation.record import Bounded, Evaluation, Smoothed, ThreatRecord
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import clean_errors
+from gradreg.report.numbers import clean_accuracy
 
 _CurveKind = Literal["empirical", "calibrated", "omega-bound", "certified"]
 
@@ -19,7 +19,7 @@ _DOTS = 300
 
 @dataclass(frozen=True)
 class Curve:
-    """A step function: from x[i] on, until x[i + 1], the error is y[i].
+    """A step function: from x[i] on, until x[i + 1], the accuracy is y[i].
 
     At x[i] itself the attacks succeed, so an empirical curve is at y[i] there; a bound still holds, so the others are
     at y[i − 1]. A bound's curve ends where nothing was estimated or tested any more.
@@ -36,11 +36,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Point:
-    """Clean error, robust error at a radius and cost of training of a model."""
+    """Clean accuracy, robust accuracy at a radius and cost of training of a model."""
 
     model: str
-    clean_error: float
-    robust_error: float
+    clean: float
+    robust: float
     cost_ratio: float | None
     hours: float | None
 
@@ -69,7 +69,7 @@ class Gap:
 
 
 def curves(comparison: Comparison, threat: str) -> list[Curve]:
-    """Every model's curves, thinned to what the eye can tell: nowhere off by more than half a percent of error."""
+    """Every model's curves, thinned to what the eye can tell: nowhere off by more than half a percent of images."""
     found = []
     for evaluation in comparison.evaluations:
         if threat in evaluation.threats:
@@ -83,9 +83,9 @@ def points(comparison: Comparison, threat: str, radius: float) -> list[Point]:
     """One per model."""
     found = []
     for evaluation, record in comparison.under(threat):
-        errors, n = clean_errors(evaluation)
-        robust, ratio = record.robust_error(radius).value, comparison.cost_ratio(evaluation)
-        found.append(Point(evaluation.subject.name, errors / n, robust, ratio, evaluation.subject.hours))
+        robust, ratio = record.robust_accuracy(radius).value, comparison.cost_ratio(evaluation)
+        clean = clean_accuracy(evaluation).value
+        found.append(Point(evaluation.subject.name, clean, robust, ratio, evaluation.subject.hours))
     return found
 
 
@@ -157,7 +157,7 @@ def _certified(evaluation: Evaluation, smoothed: Smoothed) -> Curve:
 
 
 def _steps(values: Tensor, end: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The fraction of values ≤ x at every x where it rises; from `end` on nothing is known, so the curve stops."""
+    """The fraction of values > x at every x where it falls; from `end` on nothing is known, so the curve stops."""
     n = len(values)
     finite = values[values.isfinite()].clamp(min=0).double()
     xs, counts = finite.unique(sorted=True, return_counts=True)
@@ -167,7 +167,7 @@ def _steps(values: Tensor, end: float) -> tuple[tuple[float, ...], tuple[float, 
     kept = _thinned([step for step in steps if step[0] < end or step[0] == 0], n)
     if end < float("inf") and kept[-1][0] < end and kept[-1][1] < n:
         kept.append((end, kept[-1][1]))
-    return tuple(x for x, _ in kept), tuple(count / n for _, count in kept)
+    return tuple(x for x, _ in kept), tuple((n - count) / n for _, count in kept)
 
 
 def _thinned(steps: Sequence[tuple[float, int]], n: int) -> list[tuple[float, int]]:

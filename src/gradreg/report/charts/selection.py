@@ -1,8 +1,10 @@
 """Which charts are shown: on the page model by model, in the files of a paper all models together."""
 
+from dataclasses import replace
+
 from gradreg.display.charts import Chart, Figure, Group
 from gradreg.norms import THREATS
-from gradreg.report.charts import builders
+from gradreg.report.charts import builders, distributions
 from gradreg.report.charts.measures import curves, gaps, histograms
 from gradreg.report.comparison import Comparison
 
@@ -13,13 +15,13 @@ def sections(comparison: Comparison) -> dict[str, list[Group]]:
         "curves": _curves(comparison),
         "frontier": _frontiers(comparison),
         "attacks": _by_threat(
-            comparison, {threat: builders.winners(comparison, threat) for threat in comparison.threats}
+            comparison, {threat: distributions.winners(comparison, threat) for threat in comparison.threats}
         ),
         "distances": _by_threat(comparison, {threat: _histograms(comparison, threat) for threat in comparison.threats}),
         "gaps": _by_threat(
             comparison,
             {
-                threat: [builders.bound_gap(comparison, threat, [gap]) for gap in gaps(comparison, threat)]
+                threat: [distributions.bound_gap(comparison, threat, [gap]) for gap in gaps(comparison, threat)]
                 for threat in comparison.threats
             },
         ),
@@ -31,7 +33,7 @@ def figures(comparison: Comparison) -> list[Figure]:
     threats, found = comparison.threats, []
     for threat in threats:
         drawn = curves(comparison, threat)
-        chart = builders.error_curves(comparison, "", drawn, builders.curve_axis(comparison, drawn))
+        chart = builders.paper_curves(comparison, drawn, builders.curve_axis(comparison, drawn))
         found.append(Figure(f"figure-1-{threat}", ((chart,),), 2.25))
     if not threats:
         return found
@@ -45,45 +47,57 @@ def figures(comparison: Comparison) -> list[Figure]:
     found.append(Figure("distances", tuple(row for row in rows if any(row)), 1.2))
     bounded = {threat: gap for threat in threats if (gap := gaps(comparison, threat))}
     if bounded:
-        panels = tuple(builders.bound_gap(comparison, threat, gap) for threat, gap in bounded.items())
+        panels = tuple(distributions.bound_gap(comparison, threat, gap) for threat, gap in bounded.items())
         found.append(Figure("gap", (panels,), 2.8))
     return found
 
 
 def _curves(comparison: Comparison) -> list[Group]:
-    """All models together as attacked, then each with its bounds."""
-    overviews: list[Chart] = []
+    """All models together as attacked, in one large figure per threat, then each with its bounds.
+
+    A single model's large figure has its bounds.
+    """
+    large: list[Chart] = []
     singles: dict[str, list[Chart]] = {}
     for threat in dict.fromkeys((*THREATS, *comparison.threats)):
         found = curves(comparison, threat)
         if not found:
             continue
         axis, symbol = builders.curve_axis(comparison, found), comparison.symbol(threat)
+        models = list(dict.fromkeys(curve.model for curve in found))
         attacked = [curve for curve in found if curve.kind == "empirical"]
-        if len(attacked) > 1:
-            overviews.append(builders.error_curves(comparison, f"All models, {symbol} attacks", attacked, axis))
-        singles[threat] = [
-            builders.error_curves(comparison, f"{model}, {symbol}", [c for c in found if c.model == model], axis)
-            for model in dict.fromkeys(curve.model for curve in found)
-        ]
-    return [*([Group("", tuple(overviews))] if overviews else []), *_by_threat(comparison, singles, ", model by model")]
+        several = len(comparison.names) > 1
+        if not several or attacked:
+            shown, title = (attacked, f"{symbol} attacks") if several else (found, symbol)
+            narrow, wide = (builders.accuracy_curves(comparison, title, shown, axis, wide=w) for w in (False, True))
+            large.append(replace(wide, narrow=narrow))
+        if several:
+            singles[threat] = [
+                builders.accuracy_curves(comparison, f"{model}, {symbol}", [c for c in found if c.model == model], axis)
+                for model in models
+            ]
+    groups = _by_threat(comparison, singles, ", model by model, with bounds and certificates")
+    return [*([Group("", tuple(large))] if large else []), *(replace(group, folded=True) for group in groups)]
 
 
 def _frontiers(comparison: Comparison) -> list[Group]:
-    """At every usual radius; nothing for a model by itself."""
-    drawn = [
+    """At the radius that models are compared at, then at the others; nothing for a model by itself."""
+    found = [threat for threat in comparison.threats if len(comparison.under(threat)) > 1]
+    main = [builders.frontier(comparison, threat, comparison.main_radius(threat)) for threat in found]
+    others = [
         builders.frontier(comparison, threat, radius)
-        for threat in comparison.threats
-        if len(comparison.under(threat)) > 1
+        for threat in found
         for radius in comparison.radii(threat)
+        if radius != comparison.main_radius(threat)
     ]
-    return [Group("", tuple(drawn))] if drawn else []
+    groups = (Group("", tuple(main)), Group("At the other radii", tuple(others), folded=True))
+    return [group for group in groups if group.charts]
 
 
 def _histograms(comparison: Comparison, threat: str) -> list[Chart]:
     found = histograms(comparison, threat)
     highest = max(count for each in found for count in each.counts)
-    return [builders.histogram(comparison, threat, each, highest) for each in found]
+    return [distributions.histogram(comparison, threat, each, highest) for each in found]
 
 
 def _by_threat(comparison: Comparison, charts: dict[str, list[Chart]], suffix: str = "") -> list[Group]:

@@ -11,9 +11,9 @@ from typing import Any
 from markupsafe import Markup
 
 from gradreg.display.charts import Axis, Chart, Key, Series, bars, vertices
+from gradreg.report.charts.labels import Frame as LabelFrame
+from gradreg.report.charts.labels import Mark, placed
 
-# A drawing is this wide in its own units; at a phone's width a unit is a little less than a pixel.
-_WIDTH = 420.0
 _COLOURS = 7
 _SHAPES = (
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z",  # disc
@@ -41,7 +41,7 @@ class _Frame:
         longest = max((len(name) for _, name in chart.y.ticks), default=0)
         top = 34.0 if chart.y.label or chart.guides else 2.0
         bottom = 44.0 if chart.x.label else 2.0
-        return cls(chart.x, chart.y, max(52.0, 16 + 6.6 * longest), _WIDTH - 14, top, chart.height - bottom)
+        return cls(chart.x, chart.y, max(52.0, 16 + 6.6 * longest), chart.width - 14, top, chart.height - bottom)
 
     def across(self, value: float) -> float:
         """The place of a value from left to right."""
@@ -55,10 +55,11 @@ class _Frame:
 def draw(chart: Chart) -> Markup:
     """The whole drawing. Its words for those who do not see it stand around it, in the page."""
     frame = _Frame.of(chart)
-    body = [_frame(frame), _guides(chart.guides, frame), *(_series(series, frame) for series in chart.series)]
+    series = (_of_model(each.model, _series(each, frame)) for each in chart.series)
+    body = [_frame(frame), _guides(chart.guides, frame), *series]
     labels = _labels([series for series in chart.series if series.kind == "marks"], frame)
     return Markup('<svg viewBox="0 0 {} {}" aria-hidden="true" focusable="false">{}</svg>').format(
-        _place(_WIDTH), _place(chart.height), Markup("").join([*body, labels])
+        _place(chart.width), _place(chart.height), Markup("").join([*body, labels])
     )
 
 
@@ -81,17 +82,16 @@ def readings(chart: Chart) -> dict[str, Any] | None:
             words = [x.say(a) for a, _ in points]
             if series.edges:
                 words = [f"{x.say(a)} to {x.say(b)}" for a, b in zip(series.edges, series.edges[1:], strict=False)]
-            spoken.append({"name": series.name, "at": at, "x": words, "y": [y.say(b) for _, b in points]})
-    return {"between": chart.between, "series": spoken} if spoken else None
+            spoken.append(
+                {"name": series.name, "model": series.model, "at": at, "x": words, "y": [y.say(b) for _, b in points]}
+            )
+    curves = any(series.kind == "steps" for series in chart.series)
+    return {"between": chart.between, "curves": curves, "series": spoken} if spoken else None
 
 
-def _apart(heights: Sequence[float], top: float, floor: float, gap: float = 13.0) -> list[float]:
-    """The heights moved down as far as needed that no two words overlap, and all kept inside the frame."""
-    moved, last = [0.0] * len(heights), top - gap
-    for i in sorted(range(len(heights)), key=heights.__getitem__):
-        last = moved[i] = max(heights[i], last + gap)
-    excess = max(0.0, last - (floor - 6))
-    return [max(height - excess, top) for height in moved]
+def _of_model(model: int | None, drawn: Markup) -> Markup:
+    """What belongs to a model is hidden with it; the class is that of everything else of it on the page."""
+    return drawn if model is None or not drawn else Markup('<g class="m{}">{}</g>').format(model, drawn)
 
 
 def _place(value: float) -> str:
@@ -170,30 +170,26 @@ def _mark(model: int, look: str, across: float, up: float, size: float) -> Marku
     )
 
 
-def _labels(marks: Sequence[Series], frame: _Frame) -> Markup:
-    """The words beside all marks, so that none overlaps another."""
-    found = [
-        (frame.across(a), frame.up(b), text, series.size)
-        for series in marks
-        for a, b, text in zip(series.x, series.y, series.labels, strict=False)
-    ]
-    words = []
-    heights = _apart([up for _, up, *_ in found], frame.top, frame.floor)
-    discs = [(across, up, 4 * size) for across, up, _, size in found]
-    for (across, _, text, size), height in zip(found, heights, strict=True):
-        right = across < frame.right - 50
-        side, at = ("", _beside(across + 5 + 4 * size, height, discs)) if right else (" left", across - 5 - 4 * size)
-        word = Markup('<text class="value{}" x="{}" y="{}">{}</text>')
-        words.append(word.format(side, _place(at), _place(height + 4), text))
-    return Markup("").join(words)
-
-
-def _beside(start: float, height: float, discs: Sequence[tuple[float, float, float]]) -> float:
-    """Where a word at that height can begin, at `start` or right of the marks that it would be written over."""
-    for across, up, radius in sorted(discs):
-        if abs(up - height) < radius + 5 and start - 4 < across + radius < start + 40 + radius:
-            start = across + radius + 5
-    return start
+def _labels(series: Sequence[Series], frame: _Frame) -> Markup:
+    """The words beside all marks, so that none overlaps another; a thin line leads to one that is further away."""
+    owners: dict[int, int | None] = {}
+    marks = []
+    for each in series:
+        words = [*each.labels, *[""] * (len(each.x) - len(each.labels))]
+        for a, b, text in zip(each.x, each.y, words, strict=True):
+            marks.append(Mark(frame.across(a), frame.up(b), 4.6 * each.size, text))
+            owners[id(marks[-1])] = each.model
+    room = LabelFrame(frame.left + 2, frame.right + 10, frame.top - 2, frame.floor - 2)
+    drawn = []
+    for label in placed(marks, room):
+        left, top, right, bottom = label.box
+        mark, near = label.mark, (min(max(label.mark.across, left), right), min(max(label.mark.up, top), bottom))
+        line = Markup('<path class="leader" d="M{} {}L{} {}"/>').format(*map(_place, (mark.across, mark.up, *near)))
+        word = Markup('<text class="value {}" x="{}" y="{}">{}</text>').format(
+            label.anchor, _place(label.across), _place(label.up), mark.text
+        )
+        drawn.append(_of_model(owners[id(mark)], Markup("{}{}").format(line if label.far else "", word)))
+    return Markup("").join(drawn)
 
 
 def _guides(guides: Iterable[tuple[float, str]], frame: _Frame) -> Markup:

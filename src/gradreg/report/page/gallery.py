@@ -36,6 +36,8 @@ class _Wall:
 
     model: str
     threat: str
+    norm: str
+    """The threat by its name."""
     exhibits: tuple[_Exhibit, ...]
 
 
@@ -49,7 +51,7 @@ def walls(comparison: Comparison) -> tuple[list[_Wall], int]:
     ]
     largest = _largest_side(sum(len(shown) for *_, shown in kept))
     reduced = any(max(gallery.clean.shape[2:]) > largest for *_, gallery, _ in kept)
-    return [_wall(*each, largest) for each in kept], largest if reduced else 0
+    return [_wall(comparison, *each, largest) for each in kept], largest if reduced else 0
 
 
 def _largest_side(exhibits: int) -> int:
@@ -73,12 +75,22 @@ def _broken(record: ThreatRecord, gallery: Gallery) -> list[int]:
     return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
 
 
-def _wall(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, shown: Sequence[int], side: int) -> _Wall:
-    exhibits = tuple(_exhibit(evaluation, record, gallery, i, side) for i in shown)
-    return _Wall(evaluation.subject.name, record.symbol, exhibits)
+def _wall(
+    comparison: Comparison,
+    evaluation: Evaluation,
+    record: ThreatRecord,
+    gallery: Gallery,
+    shown: Sequence[int],
+    side: int,
+) -> _Wall:
+    in_255 = comparison.in_255(record.threat)
+    exhibits = tuple(_exhibit(evaluation, record, gallery, i, side, in_255) for i in shown)
+    return _Wall(evaluation.subject.name, record.symbol, record.threat, exhibits)
 
 
-def _exhibit(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, i: int, side: int) -> _Exhibit:
+def _exhibit(
+    evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, i: int, side: int, in_255: bool
+) -> _Exhibit:
     row, clean, adversarial = gallery.rows[i], gallery.clean[i].float(), gallery.adversarial[i].float()
     difference = adversarial - clean
     factor = _magnification(difference)
@@ -90,7 +102,7 @@ def _exhibit(evaluation: Evaluation, record: ThreatRecord, gallery: Gallery, i: 
         magnified=factor,
         label=_class_name(evaluation, int(evaluation.label[row])),
         prediction=_class_name(evaluation, gallery.prediction[i]),
-        distance=distance_name(record.threat, float(record.attacked.distance[row])),
+        distance=distance_name(record.threat, float(record.attacked.distance[row]), in_255),
         index=int(evaluation.index[row]),
     )
 

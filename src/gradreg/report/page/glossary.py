@@ -12,16 +12,17 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "Of an image: the smallest adversarial perturbation found, in the threat's norm. It is 0 for a misclassified "
         "image; an image that remains robust to every attack (unbroken) has none.",
     ),
-    ("Clean error", "Fraction of unperturbed images that are misclassified."),
+    ("Clean accuracy", "Fraction of unperturbed images that are classified correctly."),
     (
-        "Robust error",
-        "At a radius: fraction of images that are misclassified, or for which an attack found an adversarial image "
-        "within the radius. Robust accuracy is 1 minus it. Empirical: stronger attacks can only raise the error.",
+        "Robust accuracy",
+        "At a radius: fraction of images that are classified correctly and for which no attack found an adversarial "
+        "image within the radius. Empirical: stronger attacks can only lower it. Robust error, which the paper quotes, "
+        "is 1 minus it.",
     ),
     (
         "AutoAttack",
-        "The reference attack of Croce & Hein 2020, at one radius. Where it was run, its successes count in the robust "
-        "error, besides those of our attacks.",
+        "The reference attack of Croce & Hein 2020, at one radius. Where it was run, its successes count against "
+        "robust accuracy, besides those of our attacks.",
     ),
     (
         "Interval",

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 
 from gradreg.display.charts import Chart, Group, Key, legend_of
 from gradreg.display.numbers import significant
+from gradreg.evaluation.shares import top_k
 from gradreg.extras import need
 from gradreg.report.charts import svg
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import images
-from gradreg.report.page import provenance
+from gradreg.report.numbers import ball, images
+from gradreg.report.page import choice, provenance
 from gradreg.report.page.gallery import walls
 from gradreg.report.page.glossary import GLOSSARY
 from gradreg.report.page.verdict import cards, leaders, refusals, sorted_flags
 from gradreg.report.tables.layout import Table
-from gradreg.report.tables.registry import tables
+from gradreg.report.tables.registry import is_papers, tables
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 
 def render(comparison: Comparison, paper: bool = False) -> str:
     """The whole page. With `paper`, the paper's own rows are quoted below ours."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = _asset("report.css") + choice.rules(comparison), _asset("report.js")
     charts = sections(comparison)
     exhibits, reduced = walls(comparison)
     built = tables(comparison, paper)
     provenances = [provenance.of(evaluation) for evaluation in comparison.evaluations]
+    about = choice.About(comparison)
     return _environment().get_template("report.html.j2").render(
         style=style,
         script=script,
@@ -40,9 +42,15 @@ def render(comparison: Comparison, paper: bool = False) -> str:
         title=_title(comparison),
         scope=_scope(comparison),
         remarks=comparison.notes,
+        keys=[Key(name, number) for number, name in enumerate(comparison.names)],
+        symbols=[comparison.symbol(threat) for threat in comparison.threats],
+        compared=[(threat, _compared_at(comparison, threat)) for threat in comparison.threats],
+        words=lambda text: top_k(text, comparison.topk),
+        about=about,
         cards=cards(comparison),
         leaders=leaders(comparison),
-        tables=built,
+        tables=[table for table in built if not is_papers(table)],
+        papers=[table for table in built if is_papers(table)],
         best={table.key: _best(table) for table in built},
         charts=charts,
         chart_data=[data for chart in _all(*charts.values()) if (data := svg.readings(chart)) is not None],
@@ -60,7 +68,7 @@ def render(comparison: Comparison, paper: bool = False) -> str:
 @cache
 def _environment() -> "Environment":
     need("jinja2", "The HTML page")
-    from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound
+    from jinja2 import BaseLoader, Environment, StrictUndefined, TemplateNotFound, pass_context
 
     class Assets(BaseLoader):
         """Templates beside this file, wherever the package is installed."""
@@ -76,6 +84,7 @@ def _environment() -> "Environment":
     )
     environment.filters["figure"] = lambda value: significant(value) if isinstance(value, float) else value
     environment.filters |= {"tight": _tight, "drawn": svg.draw, "read": svg.readings, "swatch": svg.swatch}
+    environment.filters["about"] = pass_context(lambda context, part: context["about"].part(part))
     return environment
 
 
@@ -118,8 +127,14 @@ def _best(table: Table) -> set[tuple[int, int]]:
     return places
 
 
+def _compared_at(comparison: Comparison, threat: str) -> str:
+    return ball(comparison.symbol(threat), comparison.main_radius(threat))
+
+
 def _all(*sections: Sequence[Group]) -> list[Chart]:
-    return [chart for groups in sections for group in groups for chart in group.charts]
+    """In the order of the page, where a narrow drawing follows its wide one."""
+    shown = (chart for groups in sections for group in groups for chart in group.charts)
+    return [each for chart in shown for each in (chart, chart.narrow) if each is not None]
 
 
 def _legend(groups: Sequence[Group]) -> list[Key]:

@@ -1,4 +1,4 @@
-"""The page's opening: each model's errors and cost in words, with the verdict of the diagnosis."""
+"""The page's opening: each model's accuracy and cost in words, with the verdict of the diagnosis."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +10,8 @@ from gradreg.display.numbers import distance_name, interval, listed, percent
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share, top_k
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import ball
-from gradreg.report.tables.cells import clean_error, mean, number
+from gradreg.report.numbers import ball, clean_accuracy
+from gradreg.report.tables.cells import mean, number
 from gradreg.report.tables.layout import Cell
 
 _Level = Literal["clear", "unknown", "suspicious", "broken"]
@@ -20,11 +20,13 @@ _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
 @dataclass(frozen=True)
-class _RobustError:
-    """The error within a radius."""
+class _Accuracy:
+    """Clean accuracy, or that within a radius."""
 
     radius: str
     share: Share
+    main: bool = False
+    """Whether models are compared at this radius."""
 
     @property
     def text(self) -> str:
@@ -42,7 +44,9 @@ class _Finding:
     """What the opening says about one threat; `word` and `reason` are the diagnosis's."""
 
     threat: str
-    errors: tuple[_RobustError, ...]
+    number: int
+    """Of the threat, among those of the report."""
+    accuracies: tuple[_Accuracy, ...]
     distance: Cell
     n: int
     level: _Level
@@ -56,11 +60,17 @@ class _Card:
 
     name: str
     summary: str
-    clean: Cell
+    clean: _Accuracy
     findings: tuple[_Finding, ...]
     cost: str
+    ratio: Cell
     level: _Level
     word: str
+
+    def at(self, number: int) -> _Accuracy | None:
+        """At the radius that models are compared at, under the threat of that number; None if it was not evaluated."""
+        found = (each for finding in self.findings if finding.number == number for each in finding.accuracies)
+        return next((each for each in found if each.main), None)
 
 
 @dataclass(frozen=True)
@@ -69,6 +79,8 @@ class _Sorted:
 
     model: str
     threat: str
+    norm: str
+    """The threat by its name."""
     raised: tuple[Flag, ...]
     passed: tuple[Flag, ...]
     left_out: tuple[Flag, ...]
@@ -101,24 +113,26 @@ def sorted_flags(comparison: Comparison) -> list[_Sorted]:
 
 
 def leaders(comparison: Comparison) -> list[str]:
-    """For each threat, at its largest radius: the lowest robust error, and whether the next is within the interval."""
+    """For each threat, at its usual radius: the highest robust accuracy, and whether intervals overlap."""
     sentences = []
     for threat in comparison.threats:
-        radius = comparison.radii(threat)[-1]
+        radius = comparison.main_radius(threat)
         ranked = sorted(
-            ((record.robust_error(radius), evaluation) for evaluation, record in comparison.under(threat)),
-            key=lambda pair: pair[0].value,
+            ((record.robust_accuracy(radius), evaluation) for evaluation, record in comparison.under(threat)),
+            key=lambda pair: -pair[0].value,
         )
         if len(ranked) < 2:
             continue
         (first, best), (second, next_best) = ranked[:2]
-        separate = first.high < second.low
+        separate = second.high < first.low
         level, word, _ = _diagnosis_verdict(best.threats[threat].flags)
         one, other = f"“{best.subject.name}”", f"“{next_best.subject.name}”"
         if first.value == second.value:
-            found = f"{one} and {other} have the lowest robust error, {percent(first.value)}"
+            found = f"{one} and {other} have the highest robust accuracy, {percent(first.value)}"
         else:
-            found = f"{one} has the lowest robust error, {percent(first.value)}, then {other}, {percent(second.value)}"
+            found = (
+                f"{one} has the highest robust accuracy, {percent(first.value)}, then {other}, {percent(second.value)}"
+            )
         found = top_k(found, comparison.topk)
         sentences.append(
             f"At {ball(comparison.symbol(threat), radius)}, {found}"
@@ -145,33 +159,36 @@ def _missing(record: ThreatRecord) -> str:
 
 
 def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
-    findings = tuple(_finding(evaluation, record) for record in evaluation.threats.values())
+    findings = tuple(_finding(evaluation, record, comparison) for record in evaluation.threats.values())
     worst = max(findings, key=lambda finding: _LEVELS.index(finding.level), default=None)
     level, word = (worst.level, worst.word) if worst else ("unknown", "no threat was evaluated")
-    clean, cost = clean_error(evaluation), _cost(evaluation, comparison)
+    clean, cost = _Accuracy("clean", clean_accuracy(evaluation)), _cost(evaluation, comparison)
     summary = top_k(_summary(clean, findings, cost), comparison.topk)
-    return _Card(evaluation.subject.name, summary, clean, findings, cost, level, word)
+    ratio = number(comparison.cost_ratio(evaluation), unit="×")
+    return _Card(evaluation.subject.name, summary, clean, findings, cost, ratio, level, word)
 
 
-def _finding(evaluation: Evaluation, record: ThreatRecord) -> _Finding:
-    errors = tuple(
-        _RobustError(radius_name(radius), record.robust_error(radius))
-        for radius in evaluation.data.usual_radii(record.threat)
+def _finding(evaluation: Evaluation, record: ThreatRecord, comparison: Comparison) -> _Finding:
+    accuracies = tuple(
+        _Accuracy(radius_name(radius), record.robust_accuracy(radius), radius == comparison.main_radius(record.threat))
+        for radius in comparison.radii(record.threat)
     )
     level, word, reason = _diagnosis_verdict(record.flags)
     centre = mean(record.distance, "unbroken")
     if centre.value is not None:
-        centre = replace(centre, text=distance_name(record.threat, centre.value))
-    return _Finding(record.symbol, errors, centre, len(evaluation), level, word, reason)
+        centre = replace(centre, text=distance_name(record.threat, centre.value, comparison.in_255(record.threat)))
+    return _Finding(
+        record.symbol, comparison.threats.index(record.threat), accuracies, centre, len(evaluation), level, word, reason
+    )
 
 
-def _summary(clean: Cell, findings: Sequence[_Finding], cost: str) -> str:
+def _summary(clean: _Accuracy, findings: Sequence[_Finding], cost: str) -> str:
     parts = [
-        f"Robust error at {finding.threat} {listed([error.radius for error in finding.errors])}: "
-        f"{listed([error.text for error in finding.errors])}."
+        f"Robust accuracy at {finding.threat} {listed([each.radius for each in finding.accuracies])}: "
+        f"{listed([each.text for each in finding.accuracies])}."
         for finding in findings
     ]
-    return " ".join([f"Clean error {clean.text}.", *parts, cost])
+    return " ".join([f"Clean accuracy {clean.text}.", *parts, cost])
 
 
 def _cost(evaluation: Evaluation, comparison: Comparison) -> str:
@@ -197,4 +214,4 @@ def _sorted(model: str, record: ThreatRecord) -> _Sorted:
     )
     passed = [flag for flag in record.flags if flag.severity == "info" and flag.code != "left-out"]
     left_out = [flag for flag in record.flags if flag.severity == "info" and flag.code == "left-out"]
-    return _Sorted(model, record.symbol, tuple(raised), tuple(passed), tuple(left_out))
+    return _Sorted(model, record.symbol, record.threat, tuple(raised), tuple(passed), tuple(left_out))

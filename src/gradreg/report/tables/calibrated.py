@@ -1,4 +1,4 @@
-"""What calibrated bounds say: robust error that the attacks exceed on no more than a chosen share of images."""
+"""What calibrated bounds say: robust accuracy that holds against the attacks but for a chosen share of images."""
 
 from gradreg.config.fractions import radius_name
 from gradreg.evaluation.record import Calibrated, Evaluation, ThreatRecord
@@ -10,7 +10,7 @@ from gradreg.report.tables.paper import below
 
 
 def calibrated(comparison: Comparison) -> Table:
-    """Errors at the usual radii, in one column per radius, and the bounds' mean beside that of the distances."""
+    """Accuracy at the usual radii, in one column per radius, and the bounds' mean beside that of the distances."""
     found = [
         (evaluation, record, record.bounded.calibrated)
         for threat in comparison.threats
@@ -24,25 +24,32 @@ def calibrated(comparison: Comparison) -> Table:
             f"{evaluation.subject.name}, {record.symbol}",
             (
                 number(facts.alpha),
-                *(_error(record, facts, threat, radius) for threat, radius in shown),
+                *(_accuracy(record, facts, threat, radius) for threat, radius in shown),
                 mean(facts.bound, "without a bound"),
                 mean(record.attacked.distance, "unbroken"),
                 _violated(record),
             ),
+            models=(evaluation.subject.name,),
+            threat=record.threat,
         )
         for evaluation, record, facts in found
     ]
     return Table(
         "calibrated",
         "Calibrated bounds",
-        "Fraction of images whose calibrated bound is below ε, over "
+        "Fraction of images that are classified correctly and whose calibrated bound is at least ε, over "
         f"{images(_images(found))}. A calibrated bound is below what the attacks of this evaluation find on all but a "
         "share α of images of the same distribution: each half of the images was calibrated by the other half. It says "
         "nothing about other attacks or other images, and is not a certificate.",
         (
             Column("α", "Share of images on which the bound may fail."),
             *(
-                Column(f"{comparison.symbol(threat)} error at {radius_name(radius)}", "By the calibrated bound.", "low")
+                Column(
+                    f"{comparison.symbol(threat)} accuracy at {radius_name(radius)}",
+                    "By the calibrated bound.",
+                    "high",
+                    threat,
+                )
                 for threat, radius in shown
             ),
             Column("mean bound", "Misclassified images count 0.", "high"),
@@ -53,8 +60,8 @@ def calibrated(comparison: Comparison) -> Table:
     )
 
 
-def _error(record: ThreatRecord, facts: Calibrated, threat: str, radius: float) -> Cell:
-    return share(below(facts.bound, radius)) if record.threat == threat else NOTHING
+def _accuracy(record: ThreatRecord, facts: Calibrated, threat: str, radius: float) -> Cell:
+    return share(~below(facts.bound, radius)) if record.threat == threat else NOTHING
 
 
 def _violated(record: ThreatRecord) -> Cell:

@@ -7,6 +7,7 @@ from torch import Tensor
 from gradreg.display.numbers import interval, percent, significant
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import Share, share_of
+from gradreg.report.numbers import clean_accuracy as accuracy_of
 from gradreg.report.numbers import clean_errors
 from gradreg.report.numbers import share as counted
 from gradreg.report.tables.layout import NOTHING, Cell
@@ -19,8 +20,13 @@ def share(found: Share | Tensor, note: str = "") -> Cell:
     return Cell(percent(found.value), found.value, "; ".join(filter(None, notes)))
 
 
-def clean_error(evaluation: Evaluation) -> Cell:
+def clean_accuracy(evaluation: Evaluation) -> Cell:
     """Over the whole test set if it was evaluated, else over the images that were attacked."""
+    return share(accuracy_of(evaluation))
+
+
+def clean_error(evaluation: Evaluation) -> Cell:
+    """Of the same images, for tables in the paper's convention."""
     return share(counted(*clean_errors(evaluation)))
 
 

@@ -107,6 +107,8 @@ def _row(first: Recipe, second: Recipe, threat: str, radius: float) -> Row | Non
             word(" and ".join(", ".join(map(str, each.seeds)) for each in (first, second))),
             count(len(images)),
         ),
+        models=tuple(each.subject.name for each in (*first.evaluations, *second.evaluations)),
+        threat=threat,
     )
 
 

@@ -11,12 +11,13 @@ from gradreg.report.tables.paper import HOURS, RATIO
 def cost(comparison: Comparison) -> Table:
     """Hours of training, propagations and seconds of evaluation."""
     columns = [Column("parameters", "Trainable parameters of the network.", "low"), HOURS, RATIO]
-    for symbol in map(comparison.symbol, comparison.threats):
-        columns += [
-            Column(f"{symbol} attacks: propagations", "Mean forward and backward propagations per image.", "low"),
-            Column(f"{symbol} attacks: seconds", "Wall time of the attacks on all images.", "low"),
-            Column(f"{symbol} bounds: seconds", "Wall time of the regularity estimate and the bounds.", "low"),
-        ]
+    for threat in comparison.threats:
+        asked = (
+            ("attacks: propagations", "Mean forward and backward propagations per image."),
+            ("attacks: seconds", "Wall time of the attacks on all images."),
+            ("bounds: seconds", "Wall time of the regularity estimate and the bounds."),
+        )
+        columns += [Column(f"{comparison.symbol(threat)} {what}", help_, "low", threat) for what, help_ in asked]
     columns.append(Column("smoothing: seconds", "Wall time of all certificates by randomized smoothing.", "low"))
     rows = [
         Row(
@@ -28,6 +29,7 @@ def cost(comparison: Comparison) -> Table:
                 *(cell for threat in comparison.threats for cell in _evaluation(evaluation.threats.get(threat))),
                 number(sum(s.seconds for s in evaluation.smoothing) if evaluation.smoothing else None),
             ),
+            models=(evaluation.subject.name,),
         )
         for evaluation in comparison.evaluations
     ]
@@ -61,7 +63,10 @@ def origin(comparison: Comparison) -> Table:
         "Provenance of the numbers",
         f"Test images of {comparison.evaluations[0].data.name}; settings, software and machine of each evaluation.",
         tuple(Column(heading, help_) for heading, help_, _ in asked),
-        tuple(Row(e.subject.name, tuple(_fact(value(e)) for *_, value in asked)) for e in comparison.evaluations),
+        tuple(
+            Row(e.subject.name, tuple(_fact(value(e)) for *_, value in asked), models=(e.subject.name,))
+            for e in comparison.evaluations
+        ),
     )
 
 

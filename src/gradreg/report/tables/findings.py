@@ -1,4 +1,4 @@
-"""Tables the paper does not have: robust error with intervals, whether the bounds hold, which attacks win."""
+"""Tables the paper does not have: robust accuracy with intervals, whether the bounds hold, which attacks win."""
 
 from collections import Counter
 
@@ -8,28 +8,30 @@ from gradreg.display.numbers import percent
 from gradreg.evaluation.record import Attacked
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import images
-from gradreg.report.tables.cells import clean_error, count, number, share, word
+from gradreg.report.tables.cells import clean_accuracy, count, number, share, word
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
-from gradreg.report.tables.paper import CLEAN
+
+CLEAN = Column("clean accuracy", "Fraction of unperturbed test images that are classified correctly.", "high")
 
 
-def robust_error(comparison: Comparison) -> Table:
-    """Robust error at the usual radii, with intervals."""
+def robust_accuracy(comparison: Comparison) -> Table:
+    """Robust accuracy at the usual radii, with intervals."""
     attacked = [evaluation for evaluation in comparison.evaluations if evaluation.threats]
     radii = [(threat, radius) for threat in comparison.threats for radius in comparison.radii(threat)]
     rows = []
     for evaluation in attacked:
         found = [(evaluation.threats.get(threat), radius) for threat, radius in radii]
-        errors = [NOTHING if record is None else share(record.robust_error(radius)) for record, radius in found]
-        rows.append(Row(evaluation.subject.name, (clean_error(evaluation), *errors)))
-    at = [f"{comparison.symbol(threat)} at {radius_name(radius)}" for threat, radius in radii]
+        robust = [NOTHING if record is None else share(record.robust_accuracy(radius)) for record, radius in found]
+        name = evaluation.subject.name
+        rows.append(Row(name, (clean_accuracy(evaluation), *robust), models=(name,)))
+    at = {f"{comparison.symbol(threat)} at {radius_name(radius)}": threat for threat, radius in radii}
     return Table(
-        "robust-error",
-        "Robust error",
-        "Fraction of images that are misclassified or for which an attack found an adversarial image within the "
-        f"radius, over {images(map(len, attacked))}, with 95 % Clopper-Pearson intervals. AutoAttack's successes count "
-        "where it was run. Empirical: stronger attacks can only raise it.",
-        (CLEAN, *(Column(each, f"Robust error, {each}.", "low") for each in at)),
+        "robust-accuracy",
+        "Robust accuracy",
+        "Fraction of images that are classified correctly and for which no attack found an adversarial image within "
+        f"the radius, over {images(map(len, attacked))}, with 95 % Clopper-Pearson intervals. AutoAttack's successes "
+        "count where it was run. Empirical: stronger attacks can only lower it.",
+        (CLEAN, *(Column(each, f"Robust accuracy, {each}.", "high", threat) for each, threat in at.items())),
         tuple(rows),
     )
 
@@ -45,8 +47,9 @@ def bound_validity(comparison: Comparison) -> Table:
                 ("calibrated bound", record.calibrated_validity()),
             ):
                 if found is not None:
-                    name = f"{evaluation.subject.name}, {comparison.symbol(threat)}, {bound}"
-                    rows.append(Row(name, _validity(found)))
+                    model = evaluation.subject.name
+                    name = f"{model}, {comparison.symbol(threat)}, {bound}"
+                    rows.append(Row(name, _validity(found), models=(model,), threat=threat))
     return Table(
         "bound-validity",
         "Bound validity",
@@ -77,6 +80,8 @@ def winners(comparison: Comparison) -> Table:
         Row(
             f"{evaluation.subject.name}, {comparison.symbol(threat)}",
             tuple(_part(counts[name], len(evaluation)) for name in ("clean", *attacks, "")),
+            models=(evaluation.subject.name,),
+            threat=threat,
         )
         for evaluation, threat, counts in found
     ]

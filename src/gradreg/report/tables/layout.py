@@ -23,6 +23,8 @@ class Column:
     heading: str
     help: str
     better: _Better | None = None
+    threat: str = ""
+    """The norm that it is about, by name; empty for none or several."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Row:
     cells: tuple[Cell, ...]
     quoted: bool = False
     """The numbers are the paper's, not measured here."""
+    models: tuple[str, ...] = ()
+    """The models that it is about."""
+    threat: str = ""
+    """The norm that it is about, by name; empty for none or several."""
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> R
     b = second.threats[threat].robust(radius)[there]
     one, other, both, neither = (int(marked.sum()) for marked in (a & ~b, b & ~a, a & b, ~a & ~b))
     name = f"{first.subject.name} against {second.subject.name}, {ball(first.threats[threat].symbol, radius)}"
-    return Row(name, (*map(count, (one, other, both, neither)), number(_sign_test(one, other))))
+    cells = (*map(count, (one, other, both, neither)), number(_sign_test(one, other)))
+    return Row(name, cells, models=(first.subject.name, second.subject.name), threat=threat)
 
 
 def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

@@ -43,6 +43,7 @@ def table_1(comparison: Comparison) -> Table:
                 number(evaluation.subject.hours),
                 number(comparison.cost_ratio(evaluation), unit="×"),
             ),
+            models=(evaluation.subject.name,),
         )
         for evaluation, record in found
     ]
@@ -81,6 +82,7 @@ def table_2(comparison: Comparison) -> Table:
                 mean(record.distance, "unbroken"),
                 number(evaluation.subject.hours),
             ),
+            models=(evaluation.subject.name,),
         )
         for evaluation, record in found
     ]
@@ -112,6 +114,7 @@ def table_3(comparison: Comparison) -> Table:
                 _omega(bounded, 0.5),
                 _omega(bounded, 1.0),
             ),
+            models=(evaluation.subject.name,),
         )
         for evaluation, bounded in found
     ]
@@ -139,6 +142,7 @@ def table_4(comparison: Comparison) -> Table:
         Row(
             f"{evaluation.subject.name}, σ = {smoothed.sigma:g}",
             tuple(_certified_error(evaluation, smoothed, radius) for radius in _CERTIFIED_RADII),
+            models=(evaluation.subject.name,),
         )
         for evaluation, smoothed in found
     ]
@@ -159,7 +163,11 @@ def table_5(comparison: Comparison) -> Table:
     """ω-bound errors in l2."""
     found = _bounded(comparison)
     rows = [
-        Row(evaluation.subject.name, tuple(_omega_error(bounded, radius) for radius in _OMEGA_RADII))
+        Row(
+            evaluation.subject.name,
+            tuple(_omega_error(bounded, radius) for radius in _OMEGA_RADII),
+            models=(evaluation.subject.name,),
+        )
         for evaluation, bounded in found
     ]
     return Table(

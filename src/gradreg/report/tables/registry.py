@@ -9,17 +9,17 @@ from gradreg.report.tables import calibrated, confirmation, contrast, cost, find
 from gradreg.report.tables.layout import Table
 
 _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
+    findings.robust_accuracy,
+    confirmation.confirmation,
+    paired.paired,
+    contrast.contrasts,
+    calibrated.calibrated,
     paper.table_1,
     paper.table_2,
     paper.table_3,
     paper.table_4,
     paper.table_5,
     smoothing.class_frequencies,
-    findings.robust_error,
-    confirmation.confirmation,
-    paired.paired,
-    contrast.contrasts,
-    calibrated.calibrated,
     findings.bound_validity,
     findings.winners,
     cost.cost,
@@ -34,8 +34,13 @@ def tables(comparison: Comparison, paper: bool = False) -> list[Table]:
     return [_quoting(table, data, comparison.topk) if paper else table for table in built if table.rows]
 
 
+def is_papers(table: Table) -> bool:
+    """Whether it is one of the paper's tables, which keep its convention: errors."""
+    return table.key.startswith("table-")
+
+
 def _marked(table: Table, k: int) -> Table:
-    """Every error of a top-k evaluation says so, wherever the table ends up."""
+    """Every error and accuracy of a top-k evaluation says so, wherever the table ends up."""
     if k == 1:
         return table
     columns = tuple(replace(column, heading=top_k(column.heading, k)) for column in table.columns)

@@ -21,6 +21,7 @@ def class_frequencies(comparison: Comparison) -> Table:
         Row(
             f"{evaluation.subject.name}, σ = {smoothed.sigma:g}",
             tuple(_sure(evaluation, smoothed, level) for level in _LEVELS),
+            models=(evaluation.subject.name,),
         )
         for evaluation, smoothed in found
     ]

@@ -44,13 +44,27 @@ for (const table of document.querySelectorAll("table.data")) {
 const readings = JSON.parse(document.getElementById("readings").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 
+const shown = (model) => document.getElementById(`show-m${model}`)?.checked ?? true;
+
+// The value of a step function at a place: that of the last step before it.
+function stepAt(line, px) {
+  let j = 0;
+  while (j + 1 < line.at.length && line.at[j + 1][0] <= px) j += 1;
+  return j;
+}
+
 function readable(plot, data) {
   const svg = plot.querySelector("svg");
   const box = svg.viewBox.baseVal;
-  const lines = data.series.filter((line) => line.at.length);
-  if (!lines.length) return;
-  const cursor = document.createElementNS(SVG, "circle");
-  cursor.setAttribute("class", "cursor");
+  const all = data.series.filter((line) => line.at.length);
+  if (!all.length) return;
+  const lines = () => all.filter((line) => line.model === null || shown(line.model));
+  const mark = (tag, name) => {
+    const element = document.createElementNS(SVG, tag);
+    element.setAttribute("class", name);
+    return element;
+  };
+  const cursor = mark("circle", "cursor"), crosshair = mark("path", "crosshair");
   cursor.setAttribute("r", "4.5");
   const readout = document.createElement("div");
   readout.className = "readout";
@@ -58,63 +72,94 @@ function readable(plot, data) {
   plot.append(readout);
   let at = null; // [line, point]
 
-  function show(line, point) {
+  // Beside curves, what all of them are at the same distance, the highest first.
+  function others(line, px) {
+    const list = document.createElement("ol");
+    const found = lines().map((other) => [other, stepAt(other, px)]);
+    found.sort(([a, i], [b, j]) => a.at[i][1] - b.at[j][1]);
+    for (const [other, point] of found) {
+      const row = document.createElement("li"), value = document.createElement("span");
+      row.classList.toggle("nearest", other === line);
+      value.textContent = other.y[point];
+      row.append(other.name, value);
+      list.append(row);
+    }
+    return list;
+  }
+
+  function show(line, point, px = line.at[point][0]) {
     at = [line, point];
-    const { name, at: places, x, y } = lines[line];
-    const [px, py] = places[point];
+    const [, py] = line.at[point];
     const heading = document.createElement("b");
-    heading.textContent = name;
-    const text = `${y[point]} ${data.between} ${x[point]}`;
-    readout.replaceChildren(heading, text);
+    const together = data.curves && lines().length > 1;
+    const text = `${line.y[point]} ${data.between} ${line.x[point]}`;
+    heading.textContent = together ? `${data.between} ${line.x[point]}` : line.name;
+    readout.classList.toggle("all", together);
+    readout.replaceChildren(heading, together ? others(line, px) : text);
     readout.hidden = false;
     cursor.setAttribute("cx", px);
     cursor.setAttribute("cy", py);
+    if (together) {
+      crosshair.setAttribute("d", `M${px} 34V${box.height - 44}`);
+      svg.append(crosshair);
+    }
     svg.append(cursor);
     const scale = svg.clientWidth / box.width;
     const left = px * scale + 12;
     const room = svg.clientWidth - readout.offsetWidth;
     readout.style.left = `${left > room ? Math.max(0, px * scale - readout.offsetWidth - 12) : left}px`;
     readout.style.top = `${Math.max(0, py * scale - readout.offsetHeight - 8)}px`;
-    return `${name}: ${text}`;
+    return `${line.name}: ${text}`;
   }
 
   function hide() {
     readout.hidden = true;
     cursor.remove();
+    crosshair.remove();
   }
 
   function nearest(px, py) {
-    let best = [0, 0], least = Infinity;
-    lines.forEach((line, i) => line.at.forEach(([x, y], j) => {
-      const distance = (x - px) ** 2 + (y - py) ** 2;
-      if (distance < least) [best, least] = [[i, j], distance];
-    }));
+    let best = null, least = Infinity;
+    for (const line of lines()) {
+      const points = data.curves ? [stepAt(line, px)] : line.at.keys();
+      for (const j of points) {
+        const [x, y] = line.at[j];
+        const distance = (data.curves ? 0 : (x - px) ** 2) + (y - py) ** 2;
+        if (distance < least) [best, least] = [[line, j], distance];
+      }
+    }
     return best;
   }
 
+  const start = () => {
+    const there = lines();
+    return at && there.includes(at[0]) ? at : there.length ? [there[0], 0] : null;
+  };
   plot.addEventListener("pointermove", (event) => {
     const frame = svg.getBoundingClientRect();
     const scale = box.width / frame.width;
-    show(...nearest((event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale));
+    const found = nearest((event.clientX - frame.left) * scale, (event.clientY - frame.top) * scale);
+    if (found) show(...found); else hide();
   });
   plot.addEventListener("pointerleave", () => { if (document.activeElement !== plot) hide(); });
-  plot.addEventListener("focus", () => { spoken.textContent = show(...(at || [0, 0])); });
+  plot.addEventListener("focus", () => { if (start()) spoken.textContent = show(...start()); });
   plot.addEventListener("blur", hide);
   plot.addEventListener("keydown", (event) => {
-    let [line, point] = at || [0, 0];
-    const last = lines[line].at.length - 1;
-    const other = (to) => {
-      const [px] = lines[line].at[point];
-      line = (to + lines.length) % lines.length;
+    if (!start()) return;
+    let [line, point] = start();
+    const last = line.at.length - 1;
+    const other = (step) => {
+      const [px] = line.at[point], there = lines();
+      line = there[(there.indexOf(line) + step + there.length) % there.length];
       // The point of the other line that is nearest from left to right.
-      const places = lines[line].at;
+      const places = line.at;
       point = places.reduce((best, [x], j) => (Math.abs(x - px) < Math.abs(places[best][0] - px) ? j : best), 0);
     };
     switch (event.key) {
-      case "ArrowRight": if (last) point = Math.min(last, point + 1); else other(line + 1); break;
-      case "ArrowLeft": if (last) point = Math.max(0, point - 1); else other(line - 1); break;
-      case "ArrowUp": other(line - 1); break;
-      case "ArrowDown": other(line + 1); break;
+      case "ArrowRight": if (last) point = Math.min(last, point + 1); else other(1); break;
+      case "ArrowLeft": if (last) point = Math.max(0, point - 1); else other(-1); break;
+      case "ArrowUp": other(-1); break;
+      case "ArrowDown": other(1); break;
       case "Home": point = 0; break;
       case "End": point = last; break;
       case "Escape": hide(); return;
@@ -130,6 +175,31 @@ function readable(plot, data) {
 }
 
 document.querySelectorAll(".plot.reads").forEach((plot, i) => readable(plot, readings[i]));
+
+// --- the choice of models and threats: style alone hides what is not chosen; here it is said, and all or none chosen ---
+
+for (const group of document.querySelectorAll(".choose fieldset")) {
+  const boxes = [...group.querySelectorAll("input")];
+  const kind = group.querySelector("legend").textContent.toLowerCase();
+  const say = () => {
+    const count = boxes.filter((box) => box.checked).length;
+    spoken.textContent = `${count} of ${boxes.length} ${kind} shown.`;
+    document.dispatchEvent(new Event("chosen"));
+  };
+  group.addEventListener("change", say);
+  if (boxes.length < 3) continue;
+  for (const [name, checked] of [["All", true], ["None", false]]) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.setAttribute("aria-label", `${name} of the ${kind}`);
+    button.addEventListener("click", () => {
+      boxes.forEach((box) => { box.checked = checked; });
+      say();
+    });
+    group.append(button);
+  }
+}
 
 // --- contents: where the reader is; and everything unfolds on paper ---
 
