@@ -1,15 +1,17 @@
 # make demo        the tour: trains, compares and says what it shows
 # make test        lint, types and tests, as CI does
 # make test-slow   the tests that take minutes
+# make test-extras the tests with other libraries (transformers, datasets), in an environment of their own
 # make docs        the site, built strictly from docs/ and served at http://localhost:8000
 # make tables      the tables and figures of docs, made again from results/
 # All make .venv first, pinned by constraints.txt; when nothing changed that costs nothing.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+EXTRAS := .venv-extras/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo docs tables test test-slow lint format clean
+.PHONY: demo docs tables test test-slow test-extras lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/gradreg demo
@@ -27,6 +29,9 @@ test: lint
 test-slow: $(INSTALLED)
 	$(PYTEST) -m slow
 
+test-extras: $(EXTRAS)
+	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/extras
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -38,10 +43,16 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 clean:
-	rm -rf .venv .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache site
+	rm -rf .venv .venv-extras .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache site
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradreg needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev]'
 	touch $(INSTALLED)
+
+$(EXTRAS): pyproject.toml constraints.txt tests/extras/constraints.txt
+	$(PYTHON) -m venv .venv-extras
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c tests/extras/constraints.txt \
+		--editable '.[all,hf]' torch==2.13.0 datasets hypothesis pytest
+	touch $(EXTRAS)

@@ -1,17 +1,21 @@
 """`gradreg evaluate`, `report`, `diagnose` and `inspect` as they are typed, on a weights file and on a function."""
 
+import copy
 import json
 from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import save_model
 from torch import nn
+from torch.testing import assert_close
 
 from bench.digits import trained
 from commands import status
 from gradreg.data import Images, load
 from gradreg.diagnosis.broken import broken_models
+from gradreg.runs.opening import open_model
 
 DATA = ["--data", "mnist5k"]
 NAMED = ["--architecture", "small", "--set", "mean=0.13", "--set", "std=0.31", *DATA]
@@ -67,6 +71,31 @@ def test_an_inspection_is_a_picture(weights: Path, tmp_path: Path) -> None:
     few = ["--attacks", "fmn", "--samples", "100", "-o", str(picture)]
     assert status(["inspect", "3", "--model", str(weights), *NAMED, *few]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_statistics_of_a_function_s_network(capsys: pytest.CaptureFixture[str]) -> None:
+    """The digits' network has its own normalisation; the same one around a function without any gives its answers."""
+    opened = open_model("test_model_commands:without_statistics", "mnist5k", mean=0.13, std=0.31)
+    x = opened.data.test.floats(slice(8))
+    with torch.no_grad():
+        assert_close(opened.model(x), network()(x), rtol=1e-4, atol=1e-4)
+    named = ["test_model_commands:without_statistics", *DATA, "--mean", "0.13", "--std", "0.31", "--images", "4"]
+    assert status(["diagnose", *named]) == 0
+    capsys.readouterr()
+    assert status(["diagnose", *named[:-2], "--std", "none"]) == 2
+    assert "Pass both mean and std (--mean, --std)" in capsys.readouterr().err
+    assert status(["diagnose", *named[:4], "a third", "--std", "1"]) == 2
+    assert "--mean must be comma-separated numbers such as 0.485,0.456,0.406; got 'a third'" in capsys.readouterr().err
+    assert status(["diagnose", "cifar10-l2", "--mean", "0.5", "--std", "0.5"]) == 2
+    assert "normalises its images itself" in capsys.readouterr().err
+
+
+def without_statistics(classes: int) -> nn.Module:
+    """The trained network without its first layer."""
+    model = copy.deepcopy(network())
+    assert isinstance(model, nn.Sequential)
+    model[0] = nn.Identity()
+    return model
 
 
 def quantised(**_: object) -> nn.Module:

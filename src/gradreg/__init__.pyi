@@ -37,6 +37,8 @@ from .evaluation import evaluate as evaluate
 from .inspection import Inspection as Inspection
 from .inspection import inspect_image as inspect_image
 from .models import build as build
+from .models import swap_activations as swap_activations
+from .models import swap_pooling as swap_pooling
 from .norms import threat as threat
 from .penalty import GradientPenalty as GradientPenalty
 from .penalty import RegularizedLoss as RegularizedLoss

@@ -89,7 +89,18 @@ def test_grey_images_take_the_average_of_the_statistics() -> None:
 def test_activation_replaces_every_relu_even_a_shared_one() -> None:
     model = build("timm:resnet18", classes=4, activation="c2relu")
     assert not any(isinstance(m, nn.ReLU) for m in model.modules())
-    assert sum(isinstance(m, C2ReLU) for m in model.modules()) == 2
+    places = [m for _, m in model.named_modules(remove_duplicate=False) if isinstance(m, C2ReLU)]
+    assert len(places) == 2
+    assert places[0] is places[1]
+
+
+@pytest.mark.usefixtures("libraries")
+@pytest.mark.parametrize("library", ["timm", "torchvision"])
+def test_statistics_that_are_given_take_the_place_of_the_library_s(library: str) -> None:
+    pixels = torch.rand(2, 3, 5, 5)
+    model = build(f"{library}:resnet18", classes=4, mean=[0.5] * 3, std=[0.25] * 3)
+    assert_close(shown(model, pixels), (pixels - 0.5) / 0.25)
+    assert "std is missing" in message_of(f"{library}:resnet18", mean=0.5)
 
 
 @pytest.mark.usefixtures("libraries")
@@ -104,7 +115,7 @@ def test_what_a_library_objects_to_is_one_sentence() -> None:
 
 @pytest.mark.usefixtures("libraries")
 def test_nothing_to_replace() -> None:
-    expected = "'plain' has no ReLU layer for activation='gelu' to replace: leave it out."
+    expected = "The model has no activation with a kink for 'gelu' to replace: leave it out."
     assert message_of("timm:plain", activation="gelu") == expected
 
 

@@ -31,7 +31,7 @@ def test_options_reach_the_model() -> None:
 def test_unknown_model_names_the_nearest_and_lists_all() -> None:
     assert message_of("resnext34") == (
         f"There is no model 'resnext34' (did you mean 'resnext34_2x32'?): choose one of {', '.join(MODELS)}, "
-        "timm:NAME, torchvision:NAME, package.module:function."
+        "timm:NAME, torchvision:NAME, hf:NAME, package.module:function."
     )
 
 

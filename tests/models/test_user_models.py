@@ -130,3 +130,18 @@ def test_options_are_checked_against_the_signature() -> None:
 )
 def test_malformed_reference(name: str) -> None:
     assert message_of(name) == f"A model of your own must have the form 'package.module:function'; got {name!r}."
+
+
+def test_statistics_go_to_a_function_that_takes_them_and_around_the_model_of_any_other() -> None:
+    torch.manual_seed(0)
+    plain = build("users_package.nets:network", classes=6)
+    torch.manual_seed(0)
+    wrapped = build("users_package.nets:network", classes=6, mean=[0.5], std=[0.25])
+    x = torch.rand(2, 1, 2, 2)
+    plain((x - 0.5) / 0.25)
+    torch.manual_seed(0)
+    expected = plain((x - 0.5) / 0.25)
+    wrapped(x)
+    wrapped.get_submodule("model").load_state_dict(plain.state_dict())
+    assert torch.allclose(wrapped(x), expected)
+    assert "got mean alone" in message_of("users_package.nets:network", mean=0.5)

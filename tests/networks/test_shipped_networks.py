@@ -214,3 +214,18 @@ def test_a_network_comes_back_in_the_order_in_memory_that_it_was_trained_in() ->
     for weight in kernels:
         weight.data = weight.data.contiguous()
     torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cifar10-l2", "cifar10-linf"])
+def test_gradients_of_images_are_contiguous(name: str) -> None:
+    """Attacks of other libraries take `grad.view(len(x), -1)`, also of images in another order."""
+    model = gradreg.load(REAL / name)
+    pixels = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    for x in (pixels, pixels.to(memory_format=torch.channels_last)):
+        leaf = x.clone().requires_grad_()
+        cost = torch.nn.functional.cross_entropy(model(leaf), torch.arange(4))
+        (gradient,) = torch.autograd.grad(cost, leaf)  # as torchattacks' PGDL2 does
+        assert gradient.is_contiguous()
+        assert gradient.view(4, -1).norm(dim=1).gt(0).all()
+    (twice,) = torch.autograd.grad(torch.autograd.grad(model(leaf).sum(), leaf, create_graph=True)[0].sum(), leaf)
+    assert twice.isfinite().all()

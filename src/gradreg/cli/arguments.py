@@ -17,6 +17,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from gradreg.config.fractions import fraction
 from gradreg.data.source import choices
+from gradreg.errors import ConfigError
 from gradreg.runs.trust import EVERYTHING, are_packages
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ DATA = choices()
 _DATA_DIR = "Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."
 _MODEL = (
     "A run directory, a name that `gradreg networks` lists, a .safetensors, .pt, .pth or .ckpt file (with "
-    "--architecture), timm:NAME, torchvision:NAME or package.module:function."
+    "--architecture), timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER or package.module:function."
 )
 
 _TRUST = (
@@ -61,7 +62,11 @@ class ModelArguments:
     key: str | None = None
     """Which weights of the file, if it holds several sets, as in --key ema."""
     size: int | None = None
-    """The side of the square images of a folder; default: the run's own, or 224."""
+    """The side of the square images of a folder; default: the run's own, that of an hf: model, or 224."""
+    mean: str | None = None
+    """What is subtracted from pixels in [0, 1] before the network, for all channels or for each: 0.485,0.456,0.406."""
+    std: str | None = None
+    """What they are divided by after that."""
     device: str = "auto"
     data_dir: DataDir = None
     trust: TrustOption = None
@@ -72,6 +77,7 @@ class ModelArguments:
         from gradreg.runs.opening import open_model_on
 
         named = {name: getattr(self, name) for name in ("architecture", "key", "size", "data_dir")}
+        named |= {"mean": _statistics("mean", self.mean), "std": _statistics("std", self.std)}
         with open_model_on(self.device, model, self.data, self.set, trust=self.trust or False, **named) as (
             opened,
             device,
@@ -87,9 +93,20 @@ class ModelArguments:
             "--set": self.set,
             "--key": [self.key],
             "--size": [self.size],
+            "--mean": [self.mean],
+            "--std": [self.std],
         }
         pairs = [(flag, str(value)) for flag, values in given.items() for value in values if value is not None]
         return tuple(word for pair in pairs for word in pair)
+
+
+def _statistics(name: str, text: str | None) -> tuple[float, ...] | None:
+    if text is None:
+        return None
+    found = [fraction(part) for part in text.split(",")]
+    if any(number is None for number in found):
+        raise ConfigError(f"--{name} must be comma-separated numbers such as 0.485,0.456,0.406; got {text!r}.")
+    return tuple(number for number in found if number is not None)
 
 
 def _with_trust(arguments: list[str]) -> list[str]:

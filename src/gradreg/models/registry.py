@@ -1,7 +1,7 @@
 """Every model by its name.
 
 - a name of the table below, such as `compact`;
-- `timm:NAME` or `torchvision:NAME`, when that library is installed;
+- `timm:NAME`, `torchvision:NAME` or `hf:NAME_OR_FOLDER`, when that library is installed;
 - `package.module:function`, the user's own, found in the current directory or among the installed packages and called
   as `function(classes=…, **options)`.
 
@@ -20,7 +20,8 @@ from gradreg.checks.scalars import check_integer, shown
 from gradreg.errors import ModelError, did_you_mean
 from gradreg.models.checks import unknown
 from gradreg.models.compact import compact
-from gradreg.models.external import timm_model, torchvision_model, user_function
+from gradreg.models.external import normalised, timm_model, torchvision_model, user_function
+from gradreg.models.hugging_face import hf_model
 from gradreg.models.resnet import resnet50
 from gradreg.models.resnext import resnext34_2x32
 from gradreg.models.small import small
@@ -43,7 +44,8 @@ MODELS = {
 # Beyond these, torch fails to allocate the first or the last layer.
 _MOST_CLASSES, _MOST_CHANNELS = 1_000_000, 10_000
 
-LIBRARIES = {"timm": timm_model, "torchvision": torchvision_model}
+LIBRARIES: dict[str, Callable[..., nn.Module]] = {"timm": timm_model, "torchvision": torchvision_model, "hf": hf_model}
+_EXAMPLES = {"hf": "hf:google/vit-base-patch16-224"}
 
 
 def names() -> dict[str, str]:
@@ -82,7 +84,8 @@ def _function(name: str) -> Iterator[Callable[..., object]]:
     prefix, colon, rest = name.partition(":")
     if prefix in LIBRARIES and colon:
         if not rest:
-            raise ModelError(f"Add the name of a model of {prefix}, for example '{prefix}:resnet50'; got {name!r}.")
+            example = _EXAMPLES.get(prefix, f"{prefix}:resnet50")
+            raise ModelError(f"Add the name of a model of {prefix}, for example '{example}'; got {name!r}.")
         yield partial(LIBRARIES[prefix], rest)
     elif colon:
         with user_function(name) as function:
@@ -96,11 +99,22 @@ def _function(name: str) -> Iterator[Callable[..., object]]:
 
 
 def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -> nn.Module:
+    around = _normalisation(function, options)
+    options = {option: value for option, value in options.items() if option not in around}
     _check_options(name, function, options)
     model = function(**options)
     if not isinstance(model, nn.Module):
         raise ModelError(f"Model {name!r} must return a torch.nn.Module; got {type(model).__name__}.")
-    return model
+    return normalised(model, **around) if around else model
+
+
+def _normalisation(function: Callable[..., object], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The `mean` and `std` of a function that does not take them: the model is then put behind a layer."""
+    takes = inspect.signature(function).parameters
+    around = {name: options[name] for name in ("mean", "std") if name in options and name not in takes}
+    if len(around) == 1:
+        raise ModelError(f"Pass both mean and std, or neither for raw [0, 1] pixels; got {next(iter(around))} alone.")
+    return around
 
 
 def _check_options(name: str, function: Callable[..., object], options: dict[str, Any]) -> None:

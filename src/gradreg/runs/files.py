@@ -45,8 +45,9 @@ def read(path: Path, key: str | None = None) -> dict[str, Tensor]:
 
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], source: object, remedy: str) -> None:
     """Load weights into the network, or into the model behind its normalisation, under whichever names they fit."""
-    inner = getattr(network, "model", None)
-    targets = [network, *([inner] if isinstance(inner, nn.Module) else [])]
+    targets = [network]
+    while isinstance(inner := getattr(targets[-1], "model", None), nn.Module):
+        targets.append(inner)
     ways = [(target, _with_counts(named, target)) for named in _renamed(tensors) for target in targets]
     target, named = max(ways, key=lambda way: _agreement(*way))
     load_weights(target, named, source, remedy)

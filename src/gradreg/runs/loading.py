@@ -67,7 +67,14 @@ def load(
     if config.get("channels_last"):
         # Files hold contiguous weights; in channels_last, as trained, the CIFAR-10 networks are up to twice as fast.
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        # Other libraries' attacks call `view` on the gradient of their images.
+        network.register_forward_pre_hook(_contiguous_gradient)
     return network.eval()
+
+
+def _contiguous_gradient(network: nn.Module, images: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same images as a view of rows, whose gradient is contiguous whatever the order of the network's own."""
+    return tuple(x.flatten(1).view(x.shape) if isinstance(x, Tensor) and x.ndim > 1 else x for x in images)
 
 
 def _from_file(

@@ -15,6 +15,9 @@ from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
 from gradreg.errors import ConfigError, ModelError
 from gradreg.models import build
+from gradreg.models.hugging_face import Logits
+from gradreg.models.normalize import Statistics
+from gradreg.models.preprocessing import Resize
 from gradreg.models.registry import LIBRARIES, MODELS, complete
 from gradreg.processes import joined
 from gradreg.runs import files, networks
@@ -26,7 +29,11 @@ from gradreg.runs.trust import Trust
 
 SUFFIX = files.SAFE
 # The options that load the trained weights of a library's model.
-_TRAINED: dict[str, dict[str, Any]] = {"timm": {"pretrained": True}, "torchvision": {"weights": "DEFAULT"}}
+_TRAINED: dict[str, dict[str, Any]] = {
+    "timm": {"pretrained": True},
+    "torchvision": {"weights": "DEFAULT"},
+    "hf": {"pretrained": True},
+}
 
 
 @dataclass(frozen=True)
@@ -48,24 +55,32 @@ def open_model(
     options: Mapping[str, Any] | None = None,
     key: str | None = None,
     size: int | None = None,
+    mean: Statistics | None = None,
+    std: Statistics | None = None,
     trust: Trust = False,
 ) -> OpenedModel:
     """The network named by `model`, and its data set: that of the run, unless `data` names another.
 
-    Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in.
+    Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in, or
+    the one that a model of Hugging Face was saved with. `mean` and `std` normalise pixels before the network, in the
+    place of a library's own; a run and a shipped network have theirs.
 
     A weights file (.safetensors, .pt, .pth, .ckpt) needs an `architecture`, by any name that `gradreg.build` knows, its
     `options` and, if it holds several sets of weights, a `key`. A run needs none of that, unless its network was made
     in Python; code that its recipe names must be trusted. A shipped network is a run known by name.
     """
-    path, options = networks.resolve(model), dict(options or {})
+    path, options = networks.resolve(model), dict(options or {}) | _statistics(mean, std)
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
+        if mean is not None:
+            raise ConfigError(f"{model} normalises its images itself: leave mean and std (--mean, --std) out.")
         opened = _from_run(model, path, run, data, data_dir, trust)
     elif path.is_dir() or files.is_weights(path):
         opened = _from_weights(model, path, run, architecture, options, key, data, data_dir)
     else:
         opened = _by_name(model, options, data, data_dir)
+    if size is None and isinstance(opened.data.test, ImageFolder):
+        size = _own_size(opened.model)
     if size is not None:
         opened = replace(opened, data=_sized(opened.data, size))
     opened.model.to(device).eval()
@@ -156,8 +171,8 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
     if not colon:
         raise ModelError(
             f"{_unknown(model)}: pass a run directory, a name that `gradreg networks` lists, a weights file "
-            f"({', '.join(files.SUFFIXES[:4])}) with --architecture, timm:NAME, torchvision:NAME or "
-            "package.module:function."
+            f"({', '.join(files.SUFFIXES[:4])}) with --architecture, timm:NAME, torchvision:NAME, "
+            "hf:NAME_OR_FOLDER or package.module:function."
         )
     found = load_data(_named(data, model), data_dir)
     network = _build(model, {**_TRAINED.get(library, {}), **options}, found)
@@ -174,9 +189,11 @@ def _unknown(model: str) -> str:
 
 
 def _check_head(model: str, network: nn.Module, classes: int) -> None:
-    """timm silently replaces the trained last layer by a random one if the number of classes differs."""
-    trained = getattr(getattr(network, "model", None), "pretrained_cfg", {}).get("num_classes", classes)
-    if trained != classes:
+    """A library replaces the trained last layer by a random one if the number of classes differs."""
+    inner = getattr(network, "model", None)
+    named = getattr(inner, "pretrained_cfg", {}).get("num_classes", classes)
+    trained = inner.trained_classes if isinstance(inner, Logits) else named
+    if trained not in (None, classes):
         raise ModelError(f"{model} must be evaluated on data with {trained} classes; got data with {classes}.")
 
 
@@ -196,6 +213,20 @@ def _named(data: str | None, model: str) -> str:
     if data is None:
         raise ConfigError(f"{model} does not name its data set, so pass --data (for example --data cifar10).")
     return data
+
+
+def _statistics(mean: Statistics | None, std: Statistics | None) -> dict[str, Statistics]:
+    if mean is None and std is None:
+        return {}
+    if mean is None or std is None:
+        raise ConfigError("Pass both mean and std (--mean, --std) for normalisation, or neither.")
+    return {"mean": mean, "std": std}
+
+
+def _own_size(network: nn.Module) -> int | None:
+    """The side of the squares that a network resizes its images to, if it does."""
+    resize = getattr(network, "resize", None)
+    return resize.size[0] if isinstance(resize, Resize) and resize.size[0] == resize.size[1] else None
 
 
 def _sized(data: DataSet, size: int) -> DataSet:
