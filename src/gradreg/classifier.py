@@ -132,6 +132,15 @@ class Classifier(nn.Module):
         finally:
             self._queries = outer
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Forwards and backwards in here are not counted."""
+        outer, self._queries = self._queries, None
+        try:
+            yield
+        finally:
+            self._queries = outer
+
     def check(self, x: Tensor, y: Tensor, *, alone: bool = True) -> Tensor:
         """Raise an error for what would give silently wrong numbers; return the clean logits, by one uncounted forward.
 
@@ -150,16 +159,13 @@ class Classifier(nn.Module):
 
     def ask(self, x: Tensor) -> Tensor:
         """Logits without a gradient, by a forward that is not counted."""
-        outer, self._queries = self._queries, None
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.uncounted():
                 logits: Tensor = self(x)
         except GradregError:
             raise
         except Exception as error:
             raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
-        finally:
-            self._queries = outer
         return logits
 
     def fingerprint(self, x: Tensor) -> str:

@@ -1,6 +1,7 @@
 """The reference AutoAttack as a cross-check, through the `pyautoattack` package when it is installed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -8,17 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.attacks.result import AttackResult
+from gradreg.attacks.theirs import verified
 from gradreg.calling.streams import RandomState
 from gradreg.checks.scalars import check_choice, check_integer, check_number
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
-from gradreg.losses import margin, misclassified
-from gradreg.norms import Threat, ThreatName, per_image
+from gradreg.norms import Threat, ThreatName, per_image, robust_at
 from gradreg.norms import threat as named_threat
 from gradreg.penalty.passes import Model
 
 _NORMS = ("linf", "l2", "l1")
+VERSIONS = ("standard", "plus")
+# Of a radius. Pixels near 1 are rounded to 6e-8 in single precision, which is much of a small radius.
+_LESS = (2e-6, 1e-5, 1e-4, 1e-3)
 
 
 def autoattack(
@@ -32,56 +36,78 @@ def autoattack(
     seed: int = 0,
     batch_size: int = 256,
 ) -> AttackResult:
-    """AutoAttack (Croce & Hein 2020) at one radius; its adversarial images are verified here.
+    """AutoAttack (Croce & Hein 2020) at one radius; its adversarial images are verified here, each alone.
 
     It does not report which images it evaluates, so `forwards` and `backwards` are averages over all images. It reseeds
     the global random state, which is restored afterwards.
     """
     eps = check_number("eps", eps, above=0, usual="a radius in pixel units")
     seed, batch_size = check_integer("seed", seed, least=0), check_integer("batch_size", batch_size, least=1)
-    check_choice("version", version, ("standard", "plus"))
+    check_choice("version", version, VERSIONS)
     norm, classifier, x = named_threat(threat), Classifier.of(model), check_batch(x)
     y = check_labels(y, len(x))
     if norm.name not in _NORMS:
         raise ConfigError(f"AutoAttack is for {', '.join(_NORMS)}; got {norm.name}. Use attack().")
-    try:
-        package = import_module("pyautoattack")
-    except ImportError as error:
-        raise ConfigError("autoattack needs pyautoattack, which is not installed: pip install pyautoattack.") from error
-    logits = classifier.check(x, y)
-    if logits.shape[1] < 4:
+    _package()
+    classifier.check(x, y)
+    crafted = craft(classifier, x, y, norm, eps, version, seed, batch_size)
+    found = verified(classifier, x, y, crafted.images, threat=norm, name="autoattack")
+    forwards, backwards = torch.full_like(y, crafted.forwards), torch.full_like(y, crafted.backwards)
+    return replace(found, eps=(eps,), forwards=forwards, backwards=backwards)
+
+
+@dataclass(frozen=True)
+class Crafted:
+    """What the reference makes of images, and its propagations per image, on average."""
+
+    images: Tensor
+    forwards: int
+    backwards: int
+
+
+def craft(
+    classifier: Classifier,
+    x: Tensor,
+    y: Tensor,
+    norm: Threat,
+    eps: float,
+    version: str,
+    seed: int,
+    batch_size: int | None = None,
+) -> Crafted:
+    """Run the reference on checked images and put what it returns into the ball and the box."""
+    package, classes = _package(), classifier.ask(x[:1]).shape[1]
+    if classes < 4:
         raise ConfigError(
-            f"AutoAttack's targeted losses need a model with at least 4 classes; got {logits.shape[1]}. Use attack()."
+            f"AutoAttack's targeted losses need a model with at least 4 classes; got {classes}. Use attack()."
         )
     counted = CountedRows(classifier)
-    random = RandomState.now(x.device)
-    with random.replayed():
+    with RandomState.now(x.device).replayed():
         reference: Any = package.AutoAttack(
             counted, norm=norm.name.capitalize(), eps=eps, seed=seed, version=version, device=x.device
         )
         for part in (reference.apgd_targeted, reference.fab):
-            part.n_target_classes = min(9, logits.shape[1] - 1)
-        found = reference.run_standard_evaluation(x, y, batch_size=batch_size)
+            part.n_target_classes = min(9, classes - 1)
+        found = reference.run_standard_evaluation(x, y, batch_size=batch_size or len(x))
         adversarial: Tensor = found[0] if isinstance(found, tuple) else found
-    # Rounding leaves many of its images a little outside the ball, where they would not count.
-    inside = norm.project(adversarial.detach().to(x) - x, eps * (1 - 2e-6))
-    adversarial = (x + inside).clamp(*classifier.box)
-    wrong = misclassified(logits, y)
-    with torch.no_grad():
-        verified = (margin(classifier(adversarial), y) > 0) & ~wrong
-    distance = norm.norm(adversarial - x).where(verified, torch.inf).masked_fill(wrong, 0)
-    names = zip(wrong.tolist(), verified.tolist(), strict=True)
-    each = torch.full_like(y, -(-counted.forwards // len(x)), dtype=torch.int64)
-    back = torch.full_like(y, -(-counted.backwards // len(x)), dtype=torch.int64)
-    return AttackResult(
-        distance,
-        torch.where(per_image(verified, x).bool(), adversarial, x),
-        tuple("clean" if clean else "autoattack" if won else "" for clean, won in names),
-        each,
-        back,
-        norm.name,
-        eps=(eps,),
-    )
+    images = _inside(adversarial.detach().to(x), x, norm, eps).clamp(*classifier.box)
+    return Crafted(images, -(-counted.forwards // len(x)), -(-counted.backwards // len(x)))
+
+
+def _inside(points: Tensor, x: Tensor, norm: Threat, eps: float) -> Tensor:
+    """The points moved into the ball: rounding leaves many of them a little outside, where they would not count."""
+    for less in _LESS:
+        outside = robust_at(norm.norm(points - x), eps)
+        moved = x + norm.project(points - x, eps * (1 - less))
+        points = torch.where(per_image(outside, x).bool(), moved, points)
+    return points
+
+
+def _package() -> Any:
+    try:
+        return import_module("pyautoattack")
+    except ImportError as error:
+        raise ConfigError("autoattack needs pyautoattack, which is not installed: pip install pyautoattack.") from error
 
 
 class CountedRows(nn.Module):

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.result import AttackResult
-from gradreg.checks.scalars import check_integer
+from gradreg.attacks.theirs import verified
+from gradreg.checks.scalars import check_integer, shown
 from gradreg.checks.tensors import check_positions
 from gradreg.codec import join
 from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
 from gradreg.errors import ConfigError, DataError
+from gradreg.norms import Threat, ThreatName
+from gradreg.penalty.passes import Model
 from gradreg.reading import one_sentence
 from gradreg.storage import read, write
 
@@ -53,8 +56,27 @@ class Pool:
             raise DataError("The pool is empty: update it with an attack's result first.")
         return self._best
 
-    def update(self, result: AttackResult, images: Tensor | None = None) -> None:
-        """Take what is nearer in `result`, which is about the images at these positions (all of them by default)."""
+    def update(
+        self,
+        result: AttackResult | Tensor,
+        images: Tensor | None = None,
+        *,
+        model: Model | None = None,
+        x: Tensor | None = None,
+        y: Tensor | None = None,
+        name: str = "given",
+        threat: ThreatName | Threat | None = None,
+    ) -> None:
+        """Take what is nearer in `result`, which is about the images at these positions (all of them by default).
+
+        `result` is an attack's, or the adversarial images of anybody's attack: then `model`, `x` and `y` are what it
+        attacked, `name` is what it is called, and `threat` the norm of an empty pool. Each is asked alone and measured
+        here, and what does not hold is left out.
+        """
+        if not isinstance(result, AttackResult):
+            result = self._verified(result, model, x, y, name, threat)
+        elif not (model is None and x is None and y is None and threat is None):
+            raise ConfigError("model=, x=, y= and threat= belong to images; an attack's result has been verified.")
         images = torch.arange(len(self)) if images is None else check_positions("images", images, len(self)).cpu()
         if len(images) != len(result) or len(images.unique()) < len(images):
             raise DataError(
@@ -81,6 +103,24 @@ class Pool:
             winner[position] = here.winner[row]
         self._best = replace(best, winner=tuple(winner))
         self.examined[images] = True
+
+    def _verified(
+        self,
+        adversarial: Tensor,
+        model: Model | None,
+        x: Tensor | None,
+        y: Tensor | None,
+        name: str,
+        threat: ThreatName | Threat | None,
+    ) -> AttackResult:
+        if model is None or x is None or y is None:
+            given = shown(adversarial)
+            raise ConfigError(f"result must be an AttackResult, or images with model=, x= and y=; got {given}.")
+        known = threat if threat is not None else self._best.threat if self._best else None
+        if known is None:
+            raise ConfigError("The pool is empty, so pass threat=, the norm that distances are measured in.")
+        topk = self._best.topk if self._best else 1
+        return verified(model, x, y, adversarial, threat=known, topk=topk, name=name)  # type: ignore[arg-type]
 
     def merge(self, *others: "Pool") -> "Pool":
         """The minimum of this pool and others about the same images; this one is changed and returned."""

@@ -30,8 +30,10 @@ from gradreg.progress import Progress, reported
 class Attack:
     """A search function as an attack: call it with a model and images, or name it in a suite."""
 
-    def __init__(self, run: Callable[..., None], only: tuple[ThreatName, ...], because: str, claims: bool) -> None:
-        self.name, self.search, self.claims = run.__name__, run, claims
+    def __init__(
+        self, run: Callable[..., None], only: tuple[ThreatName, ...], because: str, claims: bool, fixed: bool
+    ) -> None:
+        self.name, self.search, self.claims, self.fixed = run.__name__, run, claims, fixed
         self.only, self.because = only, because
         self.__doc__, self.__module__, self.__qualname__ = run.__doc__, run.__module__, run.__qualname__
         self.options = tuple(inspect.signature(run).parameters)[1:]
@@ -60,8 +62,10 @@ class Attack:
         """Whether it works in that norm."""
         return not self.only or threat.name in self.only
 
-    def check(self, threat: Threat) -> None:
-        """Refuse a norm that it does not support."""
+    def check(self, threat: Threat, fixed: bool = True) -> None:
+        """Refuse a norm that it does not support, and a search without radii if it needs them."""
+        if self.fixed and not fixed:
+            raise ConfigError(f"{self.name} needs radii to attack at: pass eps=, such as 8/255.")
         if not self.supports(threat):
             raise ConfigError(
                 f"{self.name} supports the threats {', '.join(self.only)} only, since {self.because}; got "
@@ -76,12 +80,14 @@ class Attack:
         return f"<attack {self.name}({', '.join(self.options)})>"
 
 
-def attack_on(*only: ThreatName, because: str = "", claims: bool = True) -> Callable[[Callable[..., None]], Attack]:
+def attack_on(
+    *only: ThreatName, because: str = "", claims: bool = True, fixed: bool = False
+) -> Callable[[Callable[..., None]], Attack]:
     """Make a search function an attack, in any norm or in these `only`, `because` of something.
 
-    Without `claims` the attack improved on stays the winner.
+    Without `claims` the attack improved on stays the winner; `fixed` attacks know nothing but radii.
     """
-    return lambda run: Attack(run, only, because, claims)
+    return lambda run: Attack(run, only, because, claims, fixed)
 
 
 @dataclass(frozen=True)
@@ -91,13 +97,13 @@ class Step:
     attack: Attack
     options: dict[str, Any] = field(default_factory=dict)
 
-    def checked(self, threat: Threat) -> "Step":
+    def checked(self, threat: Threat, fixed: bool) -> "Step":
         """With its options as Python's own numbers; refuse an option or a threat that the attack does not support."""
         unknown = sorted(set(self.options) - set(self.attack.options))
         if unknown:
             known = ", ".join(self.attack.options)
             raise ConfigError(f"{self.attack.name}'s options must be among {known}; got {', '.join(unknown)}.")
-        self.attack.check(threat)
+        self.attack.check(threat, fixed)
         return Step(self.attack, check_options(self.attack.search, self.options))
 
 
@@ -113,7 +119,7 @@ def run_plan(
 ) -> AttackResult:
     """Run the steps of a plan on batches of images and verify what they found."""
     norm, classifier, radii = options.norm, Classifier.of(model), options.radii
-    plan = [step.checked(norm) for step in plan]
+    plan = [step.checked(norm, radii is not None) for step in plan]
     x, y = check_batch(x), check_labels(y, len(x))
     checked(norm, x)
     if start is not None and check_batch(start, "start").shape != x.shape:

@@ -62,7 +62,7 @@ class Search:
         budget: int | None = None,
     ) -> None:
         self.classifier, self.threat, self.topk = classifier, threat, topk
-        self.queries, self.budget = queries, budget
+        self.queries, self.budget, self.seed = queries, budget, seed
         self.x, self.y, self.logits = x, y, logits
         self.low, self.high = classifier.box
         extent = logits.amax(1, keepdim=True) - logits.amin(1, keepdim=True)

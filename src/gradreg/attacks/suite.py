@@ -19,6 +19,7 @@ from gradreg.attacks.options import SearchOptions
 from gradreg.attacks.pgd import pgd
 from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
+from gradreg.attacks.reference import autoattack
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.run import Attack, Step, run_plan
 from gradreg.attacks.square import square
@@ -40,6 +41,9 @@ SUITES: tuple[SuiteName, ...] = get_args(SuiteName)
 ATTACKS: dict[str, Attack] = {
     found.name: found for found in (deepfool, ddn, fmn, pgd, apgd, carlini_wagner, boundary, logbarrier, square, polish)
 }
+
+# By name too, with eps=; in no suite, since the package that it needs is another one's.
+REFERENCES: dict[str, Attack] = {autoattack.name: autoattack}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +146,12 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
             raise ConfigError(f"attacks must be {choices()}; got {attacks!r}{did_you_mean(attacks, suites)}.")
         return [Step(found, options) for found, options in suites[attacks] if found.supports(threat)]
     attacks = check_names("attacks", attacks)
-    unknown = [name for name in attacks if name not in ATTACKS]
+    known = ATTACKS | REFERENCES
+    unknown = [name for name in attacks if name not in known]
     if unknown or not attacks:
-        hint = did_you_mean(unknown[0], ATTACKS) if unknown else ""
+        hint = did_you_mean(unknown[0], known) if unknown else ""
         raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}{hint}.")
-    return [Step(ATTACKS[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
+    return [Step(known[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
 
 
 def left_out(attacks: str | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.search import CREDIT, Search
+from gradreg.classifier import Classifier
 from gradreg.losses import margin
 from gradreg.norms import per_image
 
@@ -71,7 +72,14 @@ def _shortened(search: Search, points: Tensor, rows: Tensor) -> Tensor:
 
 
 def _alone(search: Search, points: Tensor, rows: Tensor) -> Tensor:
-    """The margin of each point by a forward of a batch of one: what somebody who looks at it will see."""
+    return margins_alone(search.classifier, points, search.y[rows], rows, search.topk)
+
+
+def margins_alone(classifier: Classifier, points: Tensor, y: Tensor, images: Tensor, topk: int) -> Tensor:
+    """The margin of each point by a forward of a batch of one: what somebody who looks at it will see.
+
+    `images` are those that the forwards count for.
+    """
     with torch.no_grad():
-        logits = [search.classifier(points[i : i + 1], rows[i : i + 1]) for i in range(len(rows))]
-    return margin(torch.cat(logits), search.y[rows], search.topk) if logits else points.new_empty(0)
+        logits = [classifier(points[i : i + 1], images[i : i + 1]) for i in range(len(points))]
+    return margin(torch.cat(logits), y, topk) if logits else points.new_empty(0)
