@@ -1,5 +1,6 @@
 """The package as a user meets it: what an import costs, what the command says, and that the documents are true."""
 
+import pickle
 import re
 import resource
 import subprocess
@@ -47,6 +48,11 @@ def test_public_names_are_all_there_and_no_others() -> None:
     assert functions | {"evaluate", "report", "build", "load", "fit", "attacks", "data", "norms"} <= listed
     with pytest.raises(AttributeError, match="No gradreg attribute robust"):
         getattr(gradreg, "robust")  # noqa: B009, type checkers know that it is not there
+
+
+def test_the_package_is_pickled_by_its_name() -> None:
+    """cloudpickle, as of Ray and Dask, sends a function with the modules that it uses; plain ones it knows itself."""
+    assert pickle.loads(pickle.dumps(gradreg)) is gradreg
 
 
 def test_help_answers_at_once_without_torch() -> None:

@@ -4,6 +4,14 @@ The public names stand in `__init__.pyi`, here and in every package below. They 
 `import gradreg` and `gradreg --help` answer at once.
 """
 
-import lazy_loader
+import copyreg as _copyreg
+import sys as _sys
+from importlib import import_module as _import_module
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+import lazy_loader as _lazy_loader
+
+__getattr__, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)
+
+# lazy_loader gives the package a class of its own, which pickles refuse. Functions that use `gradreg` are sent to other
+# processes by cloudpickle (Ray, Dask, submitit), so it is pickled by its name, as any other module.
+_copyreg.pickle(type(_sys.modules[__name__]), lambda module: (_import_module, (module.__name__,)))

@@ -58,6 +58,13 @@ class Autocast(nn.Module):
         return logits.float()
 
 
+class Rounding(Autocast):
+    """As Fabric's bf16-mixed: the images are rounded before autocast begins."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.bfloat16())
+
+
 class Half(nn.Module):
     """A model of bf16 weights that takes and returns float32, as FSDP2 with an output dtype."""
 
@@ -248,3 +255,20 @@ def test_a_model_that_is_an_ensemble_by_vmap() -> None:
         for name, weight in mean.named_parameters():
             weight.copy_(weights[name].mean(0))
     torch.testing.assert_close(out.slope, regularized_loss(mean, X, Y, lam=0.1, h=1e-3).slope, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_a_wrapper_that_rounds_its_images_and_relies_on_autocast_is_named(net: str) -> None:
+    wrapped = Rounding(NETS[net]())
+    with pytest.raises(ModelError, match=r"rounds its images to half precision and relies on autocast"):
+        regularized_loss(wrapped, X, Y, eps=0.1)
+    regularized_loss(wrapped.net, X, Y, eps=0.1).loss.backward()
+
+
+def test_another_error_of_a_model_with_autocast_is_its_own() -> None:
+    class Broken(Autocast):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x[:, :1])
+
+    with pytest.raises(RuntimeError, match="channels"):
+        regularized_loss(Broken(convolutional()), X, Y, eps=0.1)

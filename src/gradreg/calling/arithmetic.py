@@ -1,9 +1,15 @@
 """Full precision for a while: autocast is off, also where the model itself switches it on."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
+
+from gradreg.errors import ModelError
+
+# What torch's operations say of two dtypes that autocast would have made one.
+_MIXED = re.compile(r"(same|expected).*d?type|type.*should be the same", re.IGNORECASE)
 
 
 @contextmanager
@@ -18,10 +24,12 @@ def full_precision(device_type: str, *, compiled: bool) -> Iterator[None]:
         if compiled:
             yield
             return
-        original = torch.autocast.__enter__
+        original, refused = torch.autocast.__enter__, False
 
         def enter(self: torch.autocast) -> object:
+            nonlocal refused
             wanted, self._enabled = self._enabled, False
+            refused |= wanted
             try:
                 return original(self)  # type: ignore[no-untyped-call]
             finally:
@@ -30,5 +38,13 @@ def full_precision(device_type: str, *, compiled: bool) -> Iterator[None]:
         torch.autocast.__enter__ = enter  # type: ignore[method-assign]
         try:
             yield
+        except RuntimeError as error:
+            if not (refused and _MIXED.search(str(error))):
+                raise
+            raise ModelError(
+                "The model rounds its images to half precision and relies on autocast, which the penalty switches off, "
+                "since bf16 keeps nothing of a difference over a small h: pass the module inside of the wrapper "
+                "(model.module), set the wrapper to 32 bits, or pass autocast='keep' and a larger h."
+            ) from error
         finally:
             torch.autocast.__enter__ = original  # type: ignore[method-assign]
