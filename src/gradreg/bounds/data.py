@@ -1,38 +1,44 @@
 """Images from tensors or loaders."""
 
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
+from gradreg.data import pairs
 from gradreg.errors import DataError
 
-Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]] | Iterable[Mapping[str, Any]] | pairs.Rows
 
 
 def gather(data: Data, limit: int | None, device: torch.device | None = None) -> tuple[Tensor, Tensor]:
-    """The first `limit` images and labels of a pair of tensors, or of a loader of such pairs.
+    """The first `limit` images and labels of a pair of tensors or arrays, of a loader, or of a data set by position.
 
     The batches of a loader are moved to the `device`; tensors are taken as they are.
     """
     if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor) and isinstance(data[1], Tensor):
         return data[0][:limit], data[1][:limit]
-    if not isinstance(data, Iterable):
-        raise DataError(f"The data must be (images, labels), or a loader that gives such pairs; got {shown(data)}.")
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
+        x, y = data
+        return pairs.batch(x)[:limit], pairs.labels(y)[:limit]
+    if pairs.is_rows(data):
+        x, y = pairs.rows(data, range(len(data) if limit is None else min(limit, len(data))))
+        return x.to(device), y.to(device)
+    if not isinstance(data, Iterable) or isinstance(data, Mapping | str):
+        raise DataError(
+            f"The data must be (images, labels), or a loader that gives such pairs; got {_described(data)}."
+        )
     images: list[Tensor] = []
     labels: list[Tensor] = []
     held = 0
-    for batch in data:
-        if not (
-            isinstance(batch, list | tuple) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
-        ):
-            raise DataError(f"The data must give pairs (images, labels) of tensors; got a {type(batch).__name__}.")
-        images.append(cast(Tensor, batch[0]).to(device))
-        labels.append(cast(Tensor, batch[1]).to(device))
+    for x, y in pairs.batches(data):
+        images.append(x.to(device))
+        labels.append(y.to(device))
         held += len(images[-1])
         if limit is not None and held >= limit:
             break
@@ -42,6 +48,13 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
         return torch.cat(images)[:limit], torch.cat(labels)[:limit]
     except RuntimeError as error:
         raise DataError(f"All batches of the data must have images of one shape: {error}.") from error
+
+
+def _described(data: object) -> str:
+    """A data set of several parts is a mapping of them."""
+    if isinstance(data, Mapping) and data:
+        return f"parts {', '.join(map(str, list(data)[:5]))}: pass one of them"
+    return shown(data)
 
 
 def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor]:

@@ -1,7 +1,8 @@
 """The images of an evaluation: which test images it is about, and which training images the bounds are fitted on."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +10,8 @@ from torch import Tensor
 from gradreg.bounds.data import gather
 from gradreg.checks.scalars import shown
 from gradreg.checks.tensors import check_batch, check_labels
-from gradreg.data import DataSet, ImageFolder, Images
+from gradreg.data import DataSet, ImageFolder, Images, pairs
+from gradreg.data.rows import names_of
 from gradreg.errors import DataError
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.record import TestSet
@@ -17,7 +19,7 @@ from gradreg.fingerprints import images_key
 from gradreg.norms import THREATS, Threat, checked, usual_radii_of
 from gradreg.randomness import generator
 
-Pairs = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+Pairs = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]] | Iterable[Mapping[str, Any]] | pairs.Rows
 Data = DataSet | Images | ImageFolder | Pairs
 
 # A test set of up to this many images, ImageNet's among them, is classified whole: a forward each, where attacks take
@@ -68,7 +70,7 @@ def select(total: int, images: int, seed: int) -> Tensor:
 
 
 def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) -> Inputs:
-    """The inputs from a data set, a part of one, (images, labels), or a loader of such pairs."""
+    """The inputs from a data set, a part of one, (images, labels), a loader, or anybody's data set by position."""
     given = calibration if calibration is not None else data.train if isinstance(data, DataSet) else None
     fitted_on = None if given is None else _calibration(given, options)
     part = data.test if isinstance(data, DataSet) else data
@@ -79,11 +81,23 @@ def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) 
         test_set = TestSet(name, len(part), part.classes, tuple(x.shape[1:]), radii)
         whole = _rows_of(part) if len(part) <= _WHOLE else None
         return Inputs(test_set, index, x, y, fitted_on, whole)
+    if pairs.is_rows(part):
+        return _of_rows(part, fitted_on, options)
     x, y = _pairs(part)
     index = select(len(x), options.images, options.seed)
     rows = index.to(x.device)
     some = (lambda part: (x[part], y[part])) if len(x) <= _WHOLE else None
     return Inputs(TestSet("images", len(x), (), tuple(x.shape[1:])), index, x[rows], y[rows], fitted_on, some)
+
+
+def _of_rows(data: pairs.Rows, fitted_on: Calibration | None, options: EvaluationOptions) -> Inputs:
+    """The inputs from a data set whose images are read by position: no more of them than are needed."""
+    index = select(len(data), options.images, options.seed)
+    x, y = _checked(*pairs.rows(data, index.tolist()))
+    classes = names_of(data)
+    whole = (lambda rows: _checked(*pairs.rows(data, range(*rows.indices(len(data)))))) if len(data) <= _WHOLE else None
+    name = getattr(getattr(data, "info", None), "dataset_name", None) or type(data).__name__
+    return Inputs(TestSet(str(name), len(data), classes, tuple(x.shape[1:])), index, x, y, fitted_on, whole)
 
 
 def _rows_of(part: Images | ImageFolder) -> Callable[[slice], tuple[Tensor, Tensor]]:
@@ -100,6 +114,9 @@ def _calibration(data: Data, options: EvaluationOptions) -> Calibration:
             # Identified by position, so that no file is decoded before it is needed.
             return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
         x, y = part.floats(index), part.labels[index]
+    elif pairs.is_rows(part):
+        index = torch.randperm(len(part), generator=generator("calibration", options.seed))[:images]
+        x, y = _checked(*pairs.rows(part, index.tolist()))
     else:
         x, y = (values[:images] for values in _pairs(part))
     return Calibration(images_key(x, y), lambda: (x, y))
@@ -110,5 +127,8 @@ def _pairs(data: Pairs) -> tuple[Tensor, Tensor]:
         raise DataError(
             f"data must be a data set of gradreg.data, (images, labels), or a loader of such pairs; got {shown(data)}."
         )
-    x, y = gather(data, None)
+    return _checked(*gather(data, None))
+
+
+def _checked(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return check_batch(x, "The images of data"), check_labels(y, len(x), "The labels of data")

@@ -14,6 +14,8 @@ from torch import nn
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
+from gradreg.data.pairs import Rows, is_rows
+from gradreg.data.rows import images_of
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.models import build
 from gradreg.models.registry import complete
@@ -29,9 +31,10 @@ from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
 from gradreg.training.loop import Trainer
 from gradreg.training.reporting import Reporter
-from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, reseed
+from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, loaders_of, reseed
 
-Data = DataSet | Images | ImageFolder | tuple[Iterable[Batch], Iterable[Batch]]
+Loader = Iterable[Batch] | Iterable[Mapping[str, Any]]
+Data = DataSet | Images | ImageFolder | Rows | tuple[Loader | Rows, Loader | Rows]
 
 
 def fit(
@@ -53,7 +56,9 @@ def fit(
     """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
 
     `data` is a data set or a part of one, of which `held_out` images pick the best epoch, or your own loaders as a
-    pair (training batches, held-out batches) of pixels in [0, 1] and labels. `settings` are those of a recipe, under
+    pair (training batches, held-out batches) of pixels in [0, 1] and labels. Batches are pairs or mappings ("image" or
+    "pixel_values", "label" or "labels"); data sets of Hugging Face, torchvision and your own are data sets too, and go
+    in the place of loaders. `settings` are those of a recipe, under
     the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`, `probe={"threat": "l2", "eps": 0.5}`.
     Shuffling and augmentation inside a loader are seeded, so a run in a directory resumes bit for bit.
     The global random state is restored afterwards.
@@ -157,11 +162,13 @@ def _loaders(
     if isinstance(data, tuple):
         if len(data) != 2:
             raise ConfigError(f"data must be a pair (training batches, held-out batches); got a tuple of {len(data)}.")
-        return data
-    if not isinstance(data, DataSet | Images | ImageFolder):
+        kept, held = (images_of(part) if is_rows(part) else part for part in data)
+        return loaders_of(kept, held, settings, processes, augment)
+    if not isinstance(data, DataSet | Images | ImageFolder) and not is_rows(data):
         raise ConfigError(
             "data must be a data set of gradreg.data or a pair (training batches, held-out batches); got a "
             f"{type(data).__name__}. Held-out images pick the best epoch."
         )
     part = data.train if isinstance(data, DataSet) else data
+    part = images_of(part) if is_rows(part) else part
     return loaders(part, settings, processes, held_out, augment)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs
+from gradreg.data.pairs import batch, labels, moved, pair
 from gradreg.errors import ConfigError, DataError
 from gradreg.processes import Processes
 from gradreg.randomness import generator
@@ -62,19 +63,25 @@ class Source:
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
             found = islice(self._seeded(loader, epoch), first, None)
-        for x, y in found:
-            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        for entry in found:
+            yield self._moved(entry)
 
     def held_out(self, epoch: int, processes: Processes) -> Iterator[_NumberedBatch]:
         """The held-out batches that go with an epoch, with each image's number among all held-out ones."""
         loader, done = self._part(epoch).held_out, 0
         shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
-        for x, y in loader:
+        for entry in loader:
+            x, y = self._moved(entry)
             # With a loader that is not gradreg's, each process is assumed to have its own part of the images.
-            own = (done + torch.arange(len(y))) * processes.world + processes.rank
-            done += len(y)
+            own = (done + torch.arange(len(x))) * processes.world + processes.rank
+            done += len(x)
             numbers = own if shares is None else next(shares)
-            yield x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True), numbers
+            yield x, y, numbers
+
+    def _moved(self, entry: object) -> Batch:
+        """The images and targets of a batch, a pair or a mapping, on the device."""
+        x, y = pair(entry, "A loader")
+        return batch(x).to(self.device, non_blocking=True), moved(labels(y), self.device)
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]
@@ -140,8 +147,21 @@ def loaders(
     held_out: int,
     augment: Sequence[Any],
     folder: _FolderOptions | None = None,
-) -> tuple[Epochs, Epochs]:
-    """Training batches and held-out batches."""
+) -> tuple[Iterable[Any], Iterable[Any]]:
+    """Training batches and held-out batches, of one part of a data set."""
+    kept, held = part.split(held_out, settings.seed)
+    return loaders_of(kept, held, settings, processes, augment, folder)
+
+
+def loaders_of(
+    kept: Images | ImageFolder | Iterable[Any],
+    held: Images | ImageFolder | Iterable[Any],
+    settings: Settings,
+    processes: Processes,
+    augment: Sequence[Any] = (),
+    folder: _FolderOptions | None = None,
+) -> tuple[Iterable[Any], Iterable[Any]]:
+    """Batches of the images that are trained on, and of the held-out ones; loaders are returned as they are."""
     folder = folder or _FolderOptions()
     common: dict[str, Any] = {
         "device": processes.device,
@@ -150,15 +170,18 @@ def loaders(
         "world": processes.world,
     }
     in_training: dict[str, Any] = {"shuffle": True, "seed": settings.seed, "augment": augment, "drop_last": True}
-    if isinstance(part, ImageFolder):
+    if isinstance(kept, ImageFolder):
         common |= {"size": folder.size, "workers": folder.workers}
         in_training["min_scale"] = folder.min_scale
-    kept, held = part.split(held_out, settings.seed)
-    training = batches(kept, _share(settings.batch_size, settings.accumulate, processes), **common, **in_training)
-    share = -(-min(_HELD_OUT_BATCH, held_out) // processes.world)
-    if isinstance(held, ImageFolder) and folder.rectangular:
-        return training, RectangularBatches(held, share, **common)
-    return training, batches(held, share, **common)
+    if isinstance(kept, Images | ImageFolder):
+        size = _share(settings.batch_size, settings.accumulate, processes)
+        kept = batches(kept, size, **common, **in_training)
+    if isinstance(held, Images | ImageFolder):
+        share = -(-min(_HELD_OUT_BATCH, len(held)) // processes.world)
+        if isinstance(held, ImageFolder) and folder.rectangular:
+            return kept, RectangularBatches(held, share, **common)
+        held = batches(held, share, **common)
+    return kept, held
 
 
 def _processors() -> int:

@@ -1,0 +1,129 @@
+"""Images and labels out of whatever holds them: pairs and mappings, one image or many, tensors, arrays or pictures.
+
+Bytes become floats in [0, 1]. Floats are taken as they are: whether they are pixels is checked where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradreg.checks.scalars import shown
+from gradreg.data.decode import as_rgb
+from gradreg.errors import DataError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+# By the names that data sets of Hugging Face and their users' collators give them; the first that is there counts.
+IMAGES = ("image", "images", "img", "pixel_values", "pixels")
+LABELS = ("label", "labels", "target", "targets", "fine_label")
+_EXPECTED = "(images, labels), or a mapping with 'image' or 'pixel_values' and 'label' or 'labels'"
+# An array with its channels last has so many of them.
+_CHANNELS = (1, 3, 4)
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """A data set of single images by position, each a pair or a mapping."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: int, /) -> Any: ...
+
+
+def pair(entry: Any, what: str = "The data") -> tuple[Any, Any]:
+    """The images and the labels of a batch, or those of one image."""
+    if isinstance(entry, Mapping):
+        image, label = (next((key for key in keys if key in entry), None) for keys in (IMAGES, LABELS))
+        if image is None or label is None:
+            found = ", ".join(repr(str(key)[:40]) for key in list(entry)[:8])
+            raise DataError(f"{what} must give {_EXPECTED}; got a mapping with {found or 'nothing'}.")
+        return entry[image], entry[label]
+    if isinstance(entry, list | tuple) and len(entry) == 2:
+        return entry[0], entry[1]
+    got = f"a {type(entry).__name__} of {len(entry)}" if isinstance(entry, list | tuple) else shown(entry)
+    raise DataError(f"{what} must give {_EXPECTED}; got {got}.")
+
+
+def is_rows(data: object) -> TypeIs[Rows]:
+    """Whether it is a data set of single images by position: torchvision's, Hugging Face's, a user's own."""
+    return isinstance(data, Rows) and not isinstance(data, list | tuple | Mapping | Tensor | np.ndarray | str)
+
+
+def rows(data: Rows, index: Iterable[int]) -> tuple[Tensor, Tensor]:
+    """Images and labels at some positions of such a data set."""
+    return stacked([pair(data[position]) for position in index])
+
+
+def stacked(entries: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
+    """Single images and their labels as one batch."""
+    pictures, labels = [image(each) for each, _ in entries], [torch.as_tensor(label) for _, label in entries]
+    shapes = {tuple(each.shape) for each in pictures}
+    if len(shapes) > 1:
+        sizes = " and ".join(map(str, sorted(shapes)[:2]))
+        raise DataError(f"All images of the data must have one shape; got {sizes}: resize them in the data set.")
+    try:
+        return torch.stack(pictures), torch.stack(labels)
+    except (RuntimeError, TypeError) as error:
+        raise DataError(f"The data must have labels of one shape: {' '.join(str(error).split())}.") from error
+
+
+def batches(data: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches of a loader; single images are batches of one."""
+    for entry in data:
+        x, y = pair(entry)
+        yield stacked([(x, y)]) if _single(y) else (batch(x), labels(y))
+
+
+def batch(x: Any) -> Tensor:
+    """Many images."""
+    if isinstance(x, Tensor | np.ndarray):
+        return _floats(x)
+    if isinstance(x, Sequence) and not isinstance(x, str) and len(x):
+        return stacked([(each, 0) for each in x])[0]
+    raise DataError(f"The images of a batch must be a tensor, an array or a list of pictures; got {shown(x)}.")
+
+
+def image(x: Any) -> Tensor:
+    """One image, channels first."""
+    if isinstance(x, Tensor | np.ndarray):
+        return _floats(x)
+    if hasattr(x, "convert") and hasattr(x, "mode"):  # one of Pillow's, which need not be installed otherwise
+        picture = x if x.mode in ("L", "RGB") else as_rgb(x)
+        pixels = torch.from_numpy(np.array(picture))
+        return _floats(pixels[None] if pixels.ndim == 2 else pixels.permute(2, 0, 1))
+    raise DataError(f"An image of the data must be a tensor, an array or a picture; got {shown(x)}.")
+
+
+def moved(value: Any, device: torch.device | None) -> Any:
+    """A tensor on the device, without waiting for it."""
+    return value.to(device, non_blocking=True)
+
+
+def labels(y: Any) -> Tensor:
+    """The labels of a batch."""
+    try:
+        return torch.as_tensor(y)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"The labels of the data must be numbers; got {shown(y)}.") from error
+
+
+def _single(y: Any) -> bool:
+    return np.ndim(y) == 0 if not isinstance(y, Tensor) else y.ndim == 0
+
+
+def _channels_first(pixels: Tensor) -> Tensor:
+    """Arrays mostly have their channels last; one whose last axis cannot be channels has them first."""
+    if pixels.ndim >= 3 and pixels.shape[-1] in _CHANNELS and pixels.shape[-3] not in _CHANNELS:
+        return pixels.movedim(-1, -3).contiguous()
+    return pixels
+
+
+def _floats(x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+    # A copy of an array, which may not be written to.
+    pixels = x if isinstance(x, Tensor) else _channels_first(torch.from_numpy(np.array(x)))
+    return pixels.float().div(255) if pixels.dtype == torch.uint8 else pixels

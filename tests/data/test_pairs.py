@@ -1,0 +1,170 @@
+"""Images and labels as other people's loaders and data sets give them: the same numbers wherever they come from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset
+
+import gradreg
+from gradreg.bounds.data import gather
+from gradreg.data import pairs
+from gradreg.data.rows import images_of
+from gradreg.errors import GradregError
+
+BYTES = torch.randint(256, (12, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+PIXELS, LABELS = BYTES / 255, torch.arange(12) % 3
+
+
+class Rows:
+    """A data set by position, as Hugging Face's and torchvision's are."""
+
+    features: dict[str, Any]
+
+    def __init__(self, row: Callable[[int], Any]) -> None:
+        self.row = row
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, position: int) -> Any:
+        if not 0 <= position < 12:
+            raise IndexError(position)
+        return self.row(position)
+
+
+def picture(position: int) -> Image.Image:
+    return Image.fromarray(BYTES[position].permute(1, 2, 0).numpy())
+
+
+def named(x: str, y: str, of: Any = PIXELS) -> list[dict[str, Any]]:
+    return [{x: of[start : start + 5], y: LABELS[start : start + 5], "id": "a"} for start in (0, 5, 10)]
+
+
+DATA: dict[str, Any] = {
+    "tensors": (PIXELS, LABELS),
+    "arrays": (PIXELS.numpy(), LABELS.numpy()),
+    "bytes, channels last": (BYTES.permute(0, 2, 3, 1).numpy(), LABELS.numpy()),
+    "a loader": DataLoader(TensorDataset(PIXELS, LABELS), batch_size=5),
+    "a data set of torch": TensorDataset(PIXELS, LABELS),
+    "image and label": named("image", "label"),
+    "pixel_values and labels": named("pixel_values", "labels"),
+    "img and fine_label": named("img", "fine_label"),
+    "bytes": named("image", "label", BYTES),
+    "both": [{**batch, "pixel_values": 9 * batch["image"]} for batch in named("image", "label")],
+    "rows of pictures": Rows(lambda i: {"image": picture(i), "label": int(LABELS[i])}),
+    "rows of pairs": Rows(lambda i: (picture(i), int(LABELS[i]))),
+    "rows of bytes": Rows(lambda i: {"image": BYTES[i], "label": LABELS[i]}),
+    "rows of arrays": Rows(lambda i: {"image": BYTES[i].permute(1, 2, 0).numpy(), "label": np.int64(LABELS[i])}),
+    "a stream of rows": [{"image": picture(i), "label": int(LABELS[i])} for i in range(12)],
+    "a list of pictures": [([picture(i) for i in range(12)], LABELS.tolist())],
+}
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_the_same_images_and_labels(kind: str) -> None:
+    x, y = gather(DATA[kind], None)
+    assert x.dtype == torch.float32
+    assert_close(x, PIXELS, rtol=0, atol=1e-7)
+    assert torch.equal(y, LABELS)
+    few, _ = gather(DATA[kind], 7)
+    assert_close(few, PIXELS[:7], rtol=0, atol=1e-7)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval()
+
+
+@pytest.mark.parametrize("kind", ["image and label", "rows of pictures", "arrays"])
+def test_an_evaluation_is_the_same(kind: str) -> None:
+    options: dict[str, Any] = {"threat": "l2", "images": 6, "attacks": "quick", "diagnosis": False}
+    plain = gradreg.evaluate(network(), (PIXELS, LABELS), **options)
+    found = gradreg.evaluate(network(), DATA[kind], calibration=DATA[kind], **options)
+    assert torch.equal(found.index, plain.index)
+    assert_close(found.threats["l2"].distance, plain.threats["l2"].distance)
+    assert found.clean == plain.clean
+
+
+def test_no_more_images_are_read_than_are_needed() -> None:
+    read: list[int] = []
+
+    def row(position: int) -> tuple[Tensor, int]:
+        read.append(position)
+        return BYTES[position], 1
+
+    gather(Rows(row), 3)
+    assert read == [0, 1, 2]
+
+
+def test_a_data_set_of_hugging_face_names_its_classes() -> None:
+    rows = DATA["rows of pictures"]
+    rows.features = {"image": None, "label": type("ClassLabel", (), {"names": ["cat", "dog", "owl"]})()}
+    images = images_of(rows)
+    assert images.classes == ("cat", "dog", "owl")
+    assert torch.equal(images.pixels, BYTES)
+    assert gradreg.evaluate(network(), rows, threat="l2", images=4, attacks="quick", diagnosis=False).data.classes
+
+
+@pytest.mark.parametrize("kind", ["image and label", "rows of pictures", "a loader"])
+def test_training_is_the_same(kind: str, tmp_path: Path) -> None:
+    """Loaders in the same order give the same weights; a data set is shuffled, and trains too."""
+    model, again = network(), network()
+    settings: dict[str, Any] = {"epochs": 2, "batch_size": 5, "optimizer": {"name": "sgd", "lr": 0.05}}
+    held = named("image", "label")
+    fitted = gradreg.fit(model, (DATA[kind], DATA[kind]), {"name": "gradient", "eps": 0.1}, **settings)
+    assert fitted.best["held_out"] == 12
+    if kind != "rows of pictures":
+        plain = [(batch["image"], batch["label"]) for batch in held]
+        gradreg.fit(again, (plain, plain), {"name": "gradient", "eps": 0.1}, **settings)
+        assert_close(model[1].weight, again[1].weight)  # type: ignore[index]
+    else:
+        gradreg.fit(again, DATA[kind], held_out=4, **settings)
+        assert not torch.equal(again[1].weight, network()[1].weight)  # type: ignore[index]
+
+
+def uneven(position: int) -> dict[str, Any]:
+    return {"image": torch.rand(3, 8, 8 + position), "label": 1}
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no labels": ([{"image": PIXELS}], "or a mapping with 'image' or 'pixel_values' and .*; got a mapping with"),
+    "no images": ([{"x": PIXELS, "label": LABELS}], "got a mapping with 'x', 'label'"),
+    "three": ([(PIXELS, LABELS, LABELS)], "must give .*; got a tuple of 3"),
+    "parts": ({"train": [], "test": []}, "got parts train, test: pass one of them"),
+    "sizes": (Rows(uneven), r"must have one shape; got \(3, 8, 8\) and \(3, 8, 9\)"),
+    "words": (Rows(lambda i: {"image": "a.png", "label": 0}), "must be a tensor, an array or a picture; got 'a.png'"),
+    "names": ([{"image": PIXELS, "label": ["cat"] * 12}], "labels of the data must be numbers"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_anything_else_is_told_what_was_expected(kind: str) -> None:
+    data, sentence = BAD[kind]
+    for call in (lambda: gather(data, None), lambda: gradreg.evaluate(network(), data, threat="l2")):
+        with pytest.raises(GradregError, match=sentence):
+            call()
+
+
+def test_normalised_images_are_refused_where_they_are_used() -> None:
+    data = named("pixel_values", "labels", 2 * PIXELS - 1)
+    with pytest.raises(GradregError, match="outside the box 0 to 1"):
+        gradreg.evaluate(network(), data, threat="l2", images=4)
+    rows = Rows(lambda i: {"pixel_values": 2 * PIXELS[i] - 1, "labels": 0})
+    with pytest.raises(GradregError, match="must be bytes, or bytes over 255"):
+        gradreg.fit(network(), rows, epochs=1)
+    with pytest.raises(GradregError, match="must be whole numbers, one per image"):
+        images_of(Rows(lambda i: (BYTES[i], torch.rand(3))))
+
+
+def test_a_mapping_is_no_list_of_rows() -> None:
+    assert not pairs.is_rows({"train": 1})
+    assert not pairs.is_rows([1])
+    assert not pairs.is_rows(Tensor())
+    assert pairs.is_rows(TensorDataset(PIXELS, LABELS))
