@@ -285,6 +285,6 @@ def test_bad_input_is_refused_in_one_sentence(linear: nn.Module, images: Tensor)
     with pytest.raises(DataError, match="holds no images"):
         estimate_regularity(linear, [])
     with pytest.raises(DataError, match="got a Tensor"):
-        estimate_regularity(linear, [images])  # type: ignore[arg-type]
+        estimate_regularity(linear, [images])
     with pytest.raises(ConfigError, match=r"threat must be one of .*; got 'l3'"):
         estimate_regularity(linear, (images, labels), "l3")  # type: ignore[arg-type]
