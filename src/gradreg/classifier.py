@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from gradreg.calling.answers import Model, Output, answer, check_logits, required
 from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_alone
+from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
-from gradreg.checks.scalars import check_integer, check_numbers
+from gradreg.checks.scalars import check_count, check_numbers, check_switch
 from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
 from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.fingerprints import model_key
@@ -91,9 +92,7 @@ class Classifier(nn.Module):
 
     def forward(self, x: Tensor, images: Tensor | None = None) -> Tensor:
         """Logits. While queries are counted, `images` says which image each row is."""
-        device = self.device
-        if device is not None and x.device != device:
-            raise ModelError(f"x must be on the model's device, {device}; got {x.device}. Move one of them.")
+        self._check_place(x)
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
         return check_logits(answer(self.model, self.normalise(x), self.output), len(x))
@@ -122,10 +121,11 @@ class Classifier(nn.Module):
             _add(self._queries.backwards, images, len(x))
         return losses.detach(), required(gradient)
 
+    @validated
     @contextmanager
     def counted(self, images: int, device: torch.device | None = None) -> Iterator[Queries]:
         """Count the forwards and backwards spent on each of that many images; a function does not say its `device`."""
-        images = check_integer("images", images, least=1)
+        images = check_count("images", images)
         outer, self._queries = self._queries, Queries.none(images, device or self.device or torch.device("cpu"))
         try:
             yield self._queries
@@ -149,6 +149,7 @@ class Classifier(nn.Module):
         """
         self._check_mode()
         self._check_images(x, y)
+        check_switch("alone", alone)
         logits = self.ask(x)
         _check_logits(logits)
         classes = logits.shape[1]
@@ -187,17 +188,27 @@ class Classifier(nn.Module):
                 "call model.eval() first."
             )
 
+    def _check_place(self, x: Tensor) -> None:
+        device = self.device
+        if device is not None and x.device != device:
+            raise ModelError(f"x must be on the model's device, {device}; got {x.device}. Move one of them.")
+
     def _check_images(self, x: Tensor, y: Tensor) -> None:
-        check_labels(y, len(check_batch(x)))
+        self._check_place(check_batch(x))
+        check_labels(y, len(x))
         check_device("y", y, x)
         statistics = [part.shape[1] for part in (self._mean, self._std) if part is not None]
         if statistics and (x.ndim != 4 or any(channels not in (1, x.shape[1]) for channels in statistics)):
             raise DataError(f"x must have {max(statistics)} channels, like mean and std; got shape {tuple(x.shape)}.")
+        self.check_pixels(x)
+
+    def check_pixels(self, x: Tensor, name: str = "x") -> None:
+        """Refuse pixels outside of the box, NaN included."""
         low, high = self.box
         smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):
             raise DataError(
-                f"Pixels run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
+                f"Pixels of {name} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
                 "unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)."
             )
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradreg.checks.scalars import check_integer, check_number
-from gradreg.checks.tensors import check_classes, check_labels, check_scores
+from gradreg.checks.tensors import check_classes, check_device, check_labels, check_scores
 from gradreg.precision import at_least_single
 
 # How many classes beyond the first k the smoothed k-th largest looks at; the others are far behind.
@@ -25,7 +25,9 @@ def cross_entropy(logits: Tensor, y: Tensor, smoothing: float = 0.0) -> Tensor:
     """
     logits = check_scores(logits)
     soft = isinstance(y, Tensor) and y.is_floating_point() and y.shape == logits.shape
-    y, smoothing = y if soft else check_labels(y, len(logits)), check_number("smoothing", smoothing, least=0, below=1)
+    y = y if soft else check_labels(y, len(logits), look=False)
+    smoothing = check_number("smoothing", smoothing, least=0, below=1)
+    check_device("y", y, logits)
     precise = logits.to(at_least_single(logits.dtype))
     try:
         return F.cross_entropy(precise, y, reduction="none", label_smoothing=smoothing, ignore_index=_NONE)
@@ -90,7 +92,8 @@ def _soft_kth(scores: Tensor, sharpness: float, k: int) -> Tensor:
 def _own_and_rivals(scores: Tensor, y: Tensor, topk: int) -> tuple[Tensor, Tensor, int]:
     """The score of the true class, the scores with −∞ in its place, and `topk` as a checked number."""
     scores = check_scores(scores, "scores")
-    classes, places = scores.shape[1], check_labels(y, len(scores))[:, None]
+    classes, places = scores.shape[1], check_labels(y, len(scores), look=False)[:, None]
+    check_device("y", places, scores)
     topk = check_integer("topk", topk, least=1, most=classes - 1, usual=f"the model has {classes} classes")
     try:
         return scores.gather(1, places).squeeze(1), scores.scatter(1, places, -torch.inf), topk

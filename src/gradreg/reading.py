@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gradreg.checks.scalars import check_path
 from gradreg.errors import DataError, GradregError
 
 TEXT = 1 << 24
@@ -28,6 +29,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{_DEPTH}}}
 
 def check_regular(path: str | os.PathLike[str]) -> int:
     """The size of a regular file; a pipe, a socket or a device, which may never end, is refused."""
+    check_path("path", path, DataError)
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:

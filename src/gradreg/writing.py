@@ -16,6 +16,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from gradreg.checks.scalars import check_path
 from gradreg.errors import StorageError
 
 # Of file systems, in contrast to those of the network, whose errors are OSErrors too.
@@ -37,7 +38,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     It lies in a folder of its own, since libraries make temporary files beside what they write. `durable` waits until
     the disk has it. A link stays one: the file that it leads to is replaced. A device or a pipe is written to as it is.
     """
-    path = Path(path)
+    path = check_path("path", path)
     with _one_sentence(path):
         if is_stream(path):
             yield path

@@ -225,12 +225,12 @@ def test_half_precision_is_reduced_in_single() -> None:
     ("make", "message"),
     [
         (lambda: Weighted("l2", torch.tensor([1.0, 0.0])), "weights must be positive, finite numbers; got 0 to 1"),
-        (lambda: Weighted("l2", []), "weights must be positive, finite numbers; got none"),
-        (lambda: Weighted("l2", [1.0, float("nan")]), "weights must be positive"),
+        (lambda: Weighted("l2", []), "weights must be finite numbers"),
+        (lambda: Weighted("l2", [1.0, float("nan")]), "weights must be finite numbers"),
         (lambda: Weighted("l2", torch.ones(3)).norm(draw(1)), r"shape of an image, \(3, 4, 4\), .* got \(3,\)"),
         (lambda: Weighted("l3", 1.0), "threat must be one of"),  # type: ignore[arg-type]
         (lambda: Mahalanobis(torch.ones(2, 3)), r"matrix must be square, .* got shape \(2, 3\)"),
-        (lambda: Mahalanobis(torch.tensor([[1.0, 2.0], [0.0, 1.0]])), "matrix must be finite and symmetric"),
+        (lambda: Mahalanobis(torch.tensor([[1.0, 2.0], [0.0, 1.0]])), "matrix must be symmetric"),
         (lambda: Mahalanobis(-torch.eye(2)), "positive definite; its smallest eigenvalue is -1"),
         (lambda: Mahalanobis(torch.eye(5)).norm(draw(1)), r"of the 48 pixels .* got shape \(5, 5\)"),
         (lambda: Pixelwise(axis=0), "axis must be at least 1"),

@@ -1,6 +1,7 @@
 """APGD: projected gradient ascent that chooses its own step size."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -9,23 +10,25 @@ from gradreg.attacks.radii import smallest_radius
 from gradreg.attacks.rivals import lead, rivals
 from gradreg.attacks.run import attack_on
 from gradreg.attacks.search import Loss, Search
-from gradreg.checks.scalars import Count, check_names, shown
-from gradreg.errors import ConfigError
+from gradreg.checks.objects import Words
+from gradreg.checks.scalars import Count
 from gradreg.losses import cross_entropy, margin
 from gradreg.norms import per_image
 
+_Losses = Annotated[
+    Sequence[str], Words("ce|dlr|t[1-9][0-9]{0,5}", "'ce', 'dlr', or 't1', 't2', … for the rival classes")
+]
+
 
 @attack_on()
-def apgd(search: Search, steps: Count = 25, rounds: Count = 10, losses: Sequence[str] = ("dlr", "ce")) -> None:
+def apgd(search: Search, steps: Count = 25, rounds: Count = 10, losses: _Losses = ("dlr", "ce")) -> None:
     """Auto-PGD (Croce & Hein 2020, algorithm 1): momentum, and a step that is halved when progress stalls.
 
     Losses: cross entropy "ce", the difference-of-logits ratio "dlr", and "t1", "t2", … which targets the nearest,
     second nearest, … rival class. A round uses one loss, in turn. With radii there is a round for each loss;
     without, the radius of each image is bisected over the rounds, from the best adversarial image known.
     """
-    chosen = [_loss(search, name) for name in check_names("losses", losses)]
-    if not chosen:
-        raise ConfigError(f"losses must name at least one loss, as ('dlr', 'ce'); got {shown(losses)}.")
+    chosen = [_loss(search, name) for name in losses]
 
     def inside(radius: Tensor, number: int) -> None:
         loss, extra = chosen[number % len(chosen)]
@@ -83,9 +86,7 @@ def _loss(search: Search, name: str) -> tuple[Loss, tuple[Tensor, ...]]:
         return cross_entropy, ()
     if name == "dlr":
         return lambda logits, y: margin(logits, y, search.topk) / _spread(logits, search.topk + 1), ()
-    if name[:1] == "t" and name[1:].isdigit() and int(name[1:]) > 0:
-        return _targeted, (rivals(search, int(name[1:])),)
-    raise ConfigError(f"apgd's losses must be 'ce', 'dlr', or 't1', 't2', … for the rival classes; got {name!r}.")
+    return _targeted, (rivals(search, int(name[1:])),)
 
 
 def _targeted(logits: Tensor, y: Tensor, targets: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.theirs import verified
 from gradreg.calling.streams import RandomState
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_integer, check_number
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
@@ -25,6 +26,7 @@ VERSIONS = ("standard", "plus")
 _LESS = (2e-6, 1e-5, 1e-4, 1e-3)
 
 
+@validated
 def autoattack(
     model: Model,
     x: Tensor,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from gradreg.attacks.search import LEAST_BUDGET
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, Range, check_numbers
+from gradreg.checks.scalars import AtMost, Count, Natural, Range, check_numbers
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
 
@@ -28,7 +28,7 @@ class SearchOptions:
     """Of random starts and directions."""
     budget: _Budget | None = None
     """Forwards and backwards per image, at most."""
-    batch_size: Count = 256
+    batch_size: AtMost = 256
     """Images per forward; results do not depend on it."""
     quantize: _Bits | None = None
     """Bits per pixel that adversarial images are rounded to."""

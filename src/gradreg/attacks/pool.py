@@ -10,7 +10,9 @@ from torch import Tensor
 
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.theirs import verified
-from gradreg.checks.scalars import check_integer, shown
+from gradreg.checks.calls import validated
+from gradreg.checks.objects import check_kind
+from gradreg.checks.scalars import check_count, shown
 from gradreg.checks.tensors import check_positions
 from gradreg.codec import join
 from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
@@ -31,9 +33,10 @@ class Pool:
     what the numbers belong to (model, data, attacks): pools about different things refuse to merge.
     """
 
+    @validated
     def __init__(self, images: int, about: dict[str, str] | None = None) -> None:
-        self.about = dict(about or {})
-        self.examined = torch.zeros(check_integer("images", images, least=1), dtype=torch.bool)
+        self.about = {} if about is None else dict(about)
+        self.examined = torch.zeros(check_count("images", images), dtype=torch.bool)
         self._best: AttackResult | None = None
 
     def __len__(self) -> int:
@@ -56,6 +59,7 @@ class Pool:
             raise DataError("The pool is empty: update it with an attack's result first.")
         return self._best
 
+    @validated
     def update(
         self,
         result: AttackResult | Tensor,
@@ -125,6 +129,7 @@ class Pool:
     def merge(self, *others: "Pool") -> "Pool":
         """The minimum of this pool and others about the same images; this one is changed and returned."""
         for other in others:
+            check_kind("A pool to merge", other, (Pool,))
             if len(other) != len(self) or other.about != self.about:
                 raise ConfigError(f"Pools about different things do not merge: {self.about} and {other.about}.")
             if other._best is not None:
@@ -199,7 +204,10 @@ def _check(result: AttackResult, examined: Tensor) -> None:
 def pooled(results: Iterable[AttackResult]) -> AttackResult:
     """The per-image minimum of results about the same images."""
     pool: Pool | None = None
+    if not isinstance(results, Iterable) or getattr(results, "ndim", 1) == 0:
+        raise DataError(f"results must be attack results; got {shown(results)}.")
     for result in results:
+        check_kind("A result to pool", result, (AttackResult,))
         pool = pool or Pool(len(result))
         pool.update(result)
     if pool is None:

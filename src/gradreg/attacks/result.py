@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradreg.checks.calls import validated
 from gradreg.checks.tensors import check_positions
 from gradreg.config.fractions import radius_name
 from gradreg.display.numbers import distance_name, percent
@@ -58,6 +59,7 @@ class AttackResult(Shown, Recorded):
         """The fraction of images that remain robust within `eps`; at 0 it is the clean accuracy."""
         return int(self.robust(eps).sum()) / len(self)
 
+    @validated
     def to(self, device: torch.device | str) -> "AttackResult":
         """The same result on another device."""
         return self._with(lambda tensor: tensor.to(device))

@@ -16,6 +16,7 @@ from gradreg.attacks.result import AttackResult, concatenate
 from gradreg.attacks.search import Finished, Search
 from gradreg.attacks.verify import verify
 from gradreg.calling.repeats import check_again
+from gradreg.checks.calls import validated
 from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
@@ -39,6 +40,7 @@ class Attack:
         self.options = tuple(inspect.signature(run).parameters)[1:]
 
     @takes(SearchOptions)
+    @validated
     def __call__(
         self,
         model: Model,
@@ -126,6 +128,7 @@ def run_plan(
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
     if start is not None:
         check_device("start", start, x)
+        classifier.check_pixels(start, "start")
     batches = list(zip(x.split(options.batch_size), y.split(options.batch_size), strict=True))
     starts = [None] * len(batches) if start is None else list(start.split(options.batch_size))
     results = []

@@ -23,6 +23,7 @@ from gradreg.attacks.reference import autoattack
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.run import Attack, Step, run_plan
 from gradreg.attacks.square import square
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_names
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
@@ -68,6 +69,7 @@ class AttackOptions(SearchOptions):
 
 
 @takes(AttackOptions)
+@validated
 def attack(
     model: Model,
     x: Tensor,

@@ -15,8 +15,12 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.errors import BoundsError
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, check_number
 from gradreg.checks.tensors import check_column
+
+# The terms of a sum, a few seconds of it.
+_MOST_IMAGES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,15 @@ def cross_calibrated(bound: Tensor, distance: Tensor, alpha: float) -> Tensor:
     return found
 
 
+@validated
 def chance_of(violated: int, images: int, calibration: Calibration) -> float:
     """The probability that as many or more of so many fresh images violate the bound, if all are exchangeable.
 
     How many exceed the k-th smallest of n has a negative hypergeometric distribution: a beta-binomial one, not a
     binomial, since s is itself drawn. Ties make violations rarer, so this is never too small.
     """
-    images, violated = check_integer("images", images, least=0), check_integer("violated", violated, least=0)
+    images = check_integer("images", images, least=0, most=_MOST_IMAGES)
+    violated = check_integer("violated", violated, least=0, most=images)
     n, k = calibration.n, rank(calibration.n, calibration.alpha)
     whole = _log_choose(n + images, images)
     terms = (

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.extremes import fit_lmoments
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, check_number
 from gradreg.classifier import Classifier
 from gradreg.display.summary import Shown, Summary, counted, images, spread
@@ -23,6 +24,9 @@ from gradreg.norms import Threat, ThreatName, checked, reach_of
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.passes import Model
 from gradreg.randomness import generator
+
+# Of blocks, and of samples in each; the authors took 500 and 1024.
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,6 +55,7 @@ class Clever(Shown):
         )
 
 
+@validated
 def clever(
     model: Model,
     x: Tensor,
@@ -70,7 +75,8 @@ def clever(
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
     radius = None if radius is None else check_number("radius", radius, above=0)
-    blocks, samples = check_integer("blocks", blocks, least=3), check_integer("samples", samples, least=1)
+    blocks = check_integer("blocks", blocks, least=3, most=_MOST)
+    samples = check_integer("samples", samples, least=1, most=_MOST)
     need("scipy", "CLEVER")
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     _, y = check(classifier, x, y)

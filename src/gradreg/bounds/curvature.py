@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.lanczos import largest_eigenvalue
-from gradreg.checks.scalars import check_integer, check_number
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_count, check_integer, check_number
 from gradreg.checks.tensors import check_column, check_per_image
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
@@ -78,6 +79,7 @@ def quadratic_strength(delta: float, C: float) -> float:
     return delta / (1 - delta * C)
 
 
+@validated
 def curvature(
     model: Model,
     x: Tensor,
@@ -91,7 +93,7 @@ def curvature(
 ) -> Curvature:
     """The largest input-Hessian eigenvalue per image, by Lanczos with exact Hessian-vector products."""
     sharpness = check_number("sharpness", sharpness, above=0, usual="10 is usual")
-    steps, tolerance = check_integer("steps", steps, least=1), check_number("tolerance", tolerance, above=0)
+    steps, tolerance = check_count("steps", steps), check_number("tolerance", tolerance, above=0)
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     classifier = Classifier.of(model)
     _refuse_kinks(classifier)

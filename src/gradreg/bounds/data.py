@@ -29,7 +29,7 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     if pairs.is_rows(data):
         x, y = pairs.rows(data, range(len(data) if limit is None else min(limit, len(data))))
         return x.to(device), y.to(device)
-    if not isinstance(data, Iterable) or isinstance(data, Mapping | str):
+    if not isinstance(data, Iterable) or isinstance(data, Mapping | str) or getattr(data, "ndim", 1) == 0:
         raise DataError(
             f"The data must be (images, labels), or a loader that gives such pairs; got {_described(data)}."
         )

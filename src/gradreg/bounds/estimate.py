@@ -19,6 +19,7 @@ from gradreg.bounds.extremes import FitMethod
 from gradreg.bounds.loss import CriterionName, Scores, loss_of
 from gradreg.bounds.regularity import Regularity
 from gradreg.bounds.solve import bounds
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, check_number, check_switch
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gradreg.attacks.suite import SuiteName
 
 
+@validated
 def estimate_regularity(
     model: Model,
     data: Data,
@@ -88,6 +90,10 @@ def estimate_regularity(
         need("scipy", f"Estimating by {method!r}")
     search = Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
     fitting = Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
+    if attacks != "standard":
+        from gradreg.attacks.suite import AttackOptions
+
+        AttackOptions(attacks=attacks, threat=threat)
     limit = None if limit is None else check_integer("limit", limit, least=1)
     batch_size, clip = check_integer("batch_size", batch_size, least=1), check_switch("clip", clip)
     geometry, classifier, loss = threat_named(threat), Classifier.of(model), loss_of(criterion, threshold, scores, topk)

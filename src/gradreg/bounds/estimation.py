@@ -17,7 +17,7 @@ from gradreg.bounds.local import Effort, explore
 from gradreg.bounds.loss import Loss, Scores
 from gradreg.bounds.regularity import Regularity
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, NotNegative, Range, check_numbers
+from gradreg.checks.scalars import AtMost, Count, Natural, NotNegative, Range, Repeats, check_numbers
 from gradreg.classifier import Classifier
 from gradreg.errors import DataError
 from gradreg.fingerprints import image_keys
@@ -40,9 +40,9 @@ class Search:
     samples: Count
     steps: Count | None
     restarts: Count
-    rivals: Natural
+    rivals: Repeats
     slack: NotNegative
-    lipschitz_steps: Natural | None
+    lipschitz_steps: Repeats | None
     seed: Natural
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class _Common:
 class Fitting:
     """How block maxima become an upper quantile."""
 
-    block_size: Count
+    block_size: AtMost
     p: Annotated[float, Range(above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")]
     method: FitMethod
     seed: Natural

@@ -20,6 +20,7 @@ Floats = NDArray[np.float64]
 FitMethod = Literal["lmoments", "mle"]
 
 MIN_BLOCKS = 20
+_MOST_REFITS = 100_000  # more do not fit into memory, nor change the limit
 _STEEP = 0.5  # beyond it a quantile rests on the shape more than on the data
 _SPREAD = 1e-12  # of the largest entry; a smaller spread is rounding
 _EULER = 0.5772156649015329
@@ -72,7 +73,7 @@ def extreme_value(
     p = check_number("p", p, above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")
     check_choice("method", method, ("lmoments", "mle"))
     block_size, seed = check_integer("block_size", block_size, least=1), check_integer("seed", seed, least=0)
-    bootstrap = check_integer("bootstrap", bootstrap, least=1)
+    bootstrap = check_integer("bootstrap", bootstrap, least=1, most=_MOST_REFITS)
     maxima = _floats("maxima", maxima, nan=True)
     if maxima.ndim != 1 or len(maxima) < 3:
         raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {maxima.size}. Use more blocks.")
@@ -120,6 +121,8 @@ def fit_lmoments(maxima: Floats) -> GEV:
     weights = np.stack([np.ones(n), rank / (n - 1), rank * (rank - 1) / ((n - 1) * (n - 2))], axis=-1) / n
     b0, b1, b2 = np.moveaxis(np.sort(maxima, axis=-1) @ weights, -1, 0)
     l1, l2, l3 = b0, 2 * b1 - b0, 6 * b2 - 6 * b1 + b0
+    if not np.all(l2 > 0):
+        raise BoundsError("A GEV fit needs block maxima that differ and are finite; got some that do not.")
     c = 2 / (3 + l3 / l2) - log(2) / log(3)
     k = 7.8590 * c + 2.9554 * c**2
     gumbel = np.abs(k) < 1e-9
@@ -148,7 +151,7 @@ def _floats(name: str, values: Floats, *, nan: bool = False) -> Floats:
     """`values` as an array of floats; NaN is refused unless it is flagged where it is used."""
     try:
         found = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         found = None
     if found is None or (np.isnan(found).any() and not nan):
         raise ConfigError(f"{name} must be an array of numbers, none of them NaN; got {shown(values)}.")

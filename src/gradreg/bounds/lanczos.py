@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import check_integer, check_number, shown
-from gradreg.checks.tensors import check_batch
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_count, check_number, shown
+from gradreg.checks.tensors import check_batch, on_host
 from gradreg.errors import DataError
 
 _BREAKDOWN = 1e-6  # of the matrix's size: what is left of a vector then is rounding
@@ -25,6 +26,7 @@ class Eigenvalues:
     """Products with the matrix until it was known."""
 
 
+@validated
 def largest_eigenvalue(
     product: Callable[[Tensor], Tensor], start: Tensor, *, steps: int = 50, tolerance: float = 1e-3
 ) -> Eigenvalues:
@@ -34,9 +36,11 @@ def largest_eigenvalue(
     in size, or when its Krylov space is exhausted, as for a zero matrix; the Ritz value is then exact if the start
     meets the leading eigenspace, as a random one does. Without reorthogonalisation eigenvalues come back as ghosts.
     """
-    steps, tolerance = check_integer("steps", steps, least=1), check_number("tolerance", tolerance, above=0)
+    steps, tolerance = check_count("steps", steps), check_number("tolerance", tolerance, above=0)
     if check_batch(start, "start").ndim != 2:
         raise DataError(f"start must be of shape (matrices, size); got {shown(start)}.")
+    if on_host(start) and not bool(start.isfinite().all()):
+        raise DataError(f"start must hold finite numbers; got NaN or inf in {shown(start)}.")
     matrices, size = start.shape
     steps = min(steps, size)
     basis = start.new_zeros(matrices, steps, size)

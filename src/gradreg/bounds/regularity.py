@@ -5,14 +5,16 @@ Both are suprema over all images and can only be estimated. `Regularity` holds t
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import torch
 from torch import Tensor
 
 from gradreg.bounds.calibration import Calibration
 from gradreg.bounds.loss import Scores
-from gradreg.checks.scalars import check_number, shown
+from gradreg.checks.fields import check_fields
+from gradreg.checks.objects import check_kind
+from gradreg.checks.scalars import Count, Natural, Range, check_number, check_numbers, shown
 from gradreg.codec import join
 from gradreg.columns import check_number as check_count
 from gradreg.columns import check_whole
@@ -53,11 +55,11 @@ class Regularity(Shown):
     omega: Tensor
     """ω(ε₁) ≤ … ≤ ω(ε_G), or one such row per image."""
     scores: Scores = "probabilities"
-    topk: int = 1
-    p: float = 0.0
-    block_size: int = 0
-    blocks: int = 0
-    seed: int = 0
+    topk: Count = 1
+    p: Annotated[float, Range(least=0, most=1)] = 0.0
+    block_size: Natural = 0
+    blocks: Natural = 0
+    seed: Natural = 0
     flags: tuple[str, ...] = ()
     keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     """Fingerprints of the images it was estimated on."""
@@ -78,8 +80,9 @@ class Regularity(Shown):
     """The norm itself, where its name does not say which it is; not saved."""
 
     def __post_init__(self) -> None:
-        if self.method not in get_args(_Method):
-            raise ConfigError(f"method must be one of {', '.join(get_args(_Method))}; got {self.method!r}.")
+        check_fields(self)
+        for name in _TENSORS:
+            check_kind(name, getattr(self, name), (Tensor,))
         if self.threat not in THREATS and self.geometry is None:
             raise ConfigError(
                 f"threat must be one of {', '.join(THREATS)}, or the name of the norm that is passed as geometry; got "
@@ -88,9 +91,8 @@ class Regularity(Shown):
         if self.geometry is not None and self.geometry.name != self.threat:
             raise ConfigError(f"geometry must be the norm {self.threat}; got {self.geometry.name}.")
         eps, omega = self.eps, self.omega
-        if eps.ndim != 1 or len(eps) == 0 or not bool((eps > 0).all()) or not bool((eps.diff() > 0).all()):
-            raise ConfigError(f"The radii of ω must be above 0 in ascending order; got {eps.tolist()}.")
-        if omega.shape[-1] != len(eps) or omega.shape[:-1] != self.lipschitz.shape:
+        check_numbers("eps, the radii of ω,", eps, above=0, ascending=True)
+        if omega.ndim == 0 or omega.shape[-1] != len(eps) or omega.shape[:-1] != self.lipschitz.shape:
             raise ConfigError(
                 f"ω must have shape {(*self.lipschitz.shape, len(eps))}, by L and the radii; got {tuple(omega.shape)}."
             )
@@ -98,7 +100,7 @@ class Regularity(Shown):
             raise ConfigError("ω must be ≥ 0 and must not fall with the radius, like any supremum over growing balls.")
         if not bool((self.lipschitz > 0).all()):
             raise ConfigError("L must be positive: a constant loss has no margin to bound.")
-        if len(self.crossing) and self.crossing.shape != self.lipschitz.shape:
+        if self.crossing.numel() and self.crossing.shape != self.lipschitz.shape:
             raise ConfigError(f"crossing must have one entry per image; got shape {tuple(self.crossing.shape)}.")
 
     @property
@@ -157,6 +159,8 @@ class Regularity(Shown):
         with one_sentence(path, "delete it, or estimate it again"):
             given = _fields(tensors, facts)
         name = given["threat"]
+        if threat is not None:
+            check_kind("threat", threat, (Threat,))
         if name not in THREATS and (threat is None or threat.name != name):
             passed = "none" if threat is None else threat.name
             raise ConfigError(f"{path} is about the norm {shown(name)}: pass it as threat=; got {passed}.")
@@ -172,11 +176,6 @@ class Regularity(Shown):
             if name != "keys" and not column.is_floating_point():
                 raise DataError(f"{name} must be floats; got {column.dtype}.")
         check_whole("keys", self.keys, self.keys.numel(), -(2**63))
-        if not bool(self.eps.isfinite().all()):
-            raise DataError("The radii of ω must be finite.")
-        for name, low in (("topk", 1), ("block_size", 0), ("blocks", 0), ("seed", 0)):
-            check_count(name, getattr(self, name), low)
-        check_count("p", self.p, 0.0, 1.0)
         if self.calibration is not None:
             for name in ("scale", "omega_scale", "lipschitz_scale"):
                 check_count(f"calibration.{name}", getattr(self.calibration, name), 0.0, infinite=True)

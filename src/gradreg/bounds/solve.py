@@ -14,6 +14,7 @@ from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.loss import CriterionName, same_loss
 from gradreg.bounds.regularity import Regularity
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_integer, shown
 from gradreg.checks.tensors import check_column
 from gradreg.classifier import Classifier
@@ -104,6 +105,7 @@ class Bound(Shown):
         }
 
 
+@validated
 def bounds(
     model: Model,
     x: Tensor,

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from gradreg.bounds.data import check
 from gradreg.calling.answers import read
-from gradreg.checks.scalars import check_choice, check_integer, check_number
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_choice, check_count, check_number
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, ModelError
@@ -23,6 +24,7 @@ from gradreg.norms import threat as threat_named
 _Relaxation = Literal["CROWN", "CROWN-IBP", "IBP"]
 
 
+@validated
 def sound_radius(
     model: nn.Module,
     x: Tensor,
@@ -40,7 +42,7 @@ def sound_radius(
     traced as a copy and stays as it was.
     """
     check_choice("method", method, ("CROWN", "CROWN-IBP", "IBP"))
-    largest, halvings = check_number("largest", largest, above=0), check_integer("halvings", halvings, least=1)
+    largest, halvings = check_number("largest", largest, above=0), check_count("halvings", halvings)
     geometry, classifier, x = threat_named(threat), Classifier.of(model), check_batch(x)
     y = check_labels(y, len(x))
     if geometry.p is None:

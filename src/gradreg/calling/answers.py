@@ -1,15 +1,18 @@
 """Asking a model: its input is not written to, and what it returns is read as logits or refused in one sentence."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 
+from gradreg.checks.objects import Must
 from gradreg.errors import ModelError
 
-Model = Callable[[Tensor], Any]
+MODEL = Must("an nn.Module or a function from images to logits", ModelError)
+Model = Annotated[Callable[[Tensor], Any], MODEL]
 """From a batch to logits, to an object with `.logits`, to a mapping with "logits"; anything else needs an `Output`."""
-Output = Callable[[Any], Tensor]
+OUTPUT = Must("a function from what the model returns to logits")
+Output = Annotated[Callable[[Any], Tensor], OUTPUT]
 """From whatever a model returns to logits."""
 
 

@@ -31,6 +31,8 @@ class Range:
     below: float | None = None
     usual: str = ""
     """For the error: a unit, or what people pass."""
+    ends: float | None = None
+    """Work that is done more often would not end, or not fit into memory: a slip of the keyboard, and no limit."""
 
     def __contains__(self, value: float) -> bool:
         return (
@@ -50,8 +52,15 @@ class Range:
         return " and ".join(f"{word} {end:.16g}" for word, end in ends if end is not None)
 
 
-Count = Annotated[int, Range(least=1)]
+_BILLION = 10**9
+Count = Annotated[int, Range(least=1, ends=_BILLION)]
+"""How often something is done."""
+AtMost = Annotated[int, Range(least=1)]
+"""A limit, such as the images of a batch; any large number says that there is none."""
+Repeats = Annotated[int, Range(least=0, ends=_BILLION)]
+"""How often something is done, if at all."""
 Natural = Annotated[int, Range(least=0)]
+Side = Annotated[int, Range(least=1, most=10_000, usual="pixels along a side")]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Between0And1 = Annotated[float, Range(above=0, below=1)]
@@ -100,9 +109,10 @@ def check_integer(
     least: int | None = None,
     most: int | None = None,
     usual: str = "",
+    ends: float | None = None,
     error: type[GradregError] = ConfigError,
 ) -> int:
-    """`value` as an int from `least` to `most`; 10.0 is not a whole number."""
+    """`value` as an int from `least` to `most`, and up to where work `ends`; 10.0 is not a whole number."""
     found = plain(value)
     if not isinstance(found, int):
         raise error(f"{name} must be a whole number{_hint(usual)}; got {shown(value)}.")
@@ -110,7 +120,14 @@ def check_integer(
         raise error(f"{name} must be {limits}{_hint(usual)}; got {shown(found)}.")
     if abs(found) > _LARGEST_WHOLE:
         raise error(f"{name} must be at most {_LARGEST_WHOLE} in size; got {shown(found)}.")
+    if ends is not None and found > ends:
+        raise error(f"{name} must be at most {int(ends):,}, since more would not end; got {shown(found)}.")
     return found
+
+
+def check_count(name: str, value: Any, *, least: int = 1, usual: str = "") -> int:
+    """How often something is done: an int from `least` on, of work that ends."""
+    return check_integer(name, value, least=least, usual=usual, ends=_BILLION)
 
 
 def check_numbers(name: str, values: Any, *, ascending: bool = False, **limits: Any) -> tuple[float, ...]:
@@ -143,15 +160,16 @@ def check_choice(name: str, value: Any, known: Iterable[Any], error: type[Gradre
 
 def check_names(name: str, values: Any) -> tuple[str, ...]:
     """Several names; one text is not several."""
-    found = (None,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
-    if not all(isinstance(each, str) for each in found):
+    found = None if isinstance(values, bytes) else _several(values)
+    if found is None or not all(isinstance(each, str) for each in found):
         raise ConfigError(f"{name} must be a list of names; got {shown(values)}.")
-    return found
+    return tuple(found)
 
 
 def check_path(name: str, value: Any, error: type[GradregError] = ConfigError) -> Path:
-    """A path, as text or as a Path."""
-    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+    """A path, as text or as a Path. Python's own `open` takes a number, True included, for a file that is open."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
         raise error(f"{name} must be a path; got {shown(value)}.")
     return Path(value)
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import check_number, shown
+from gradreg.checks.scalars import check_integer, check_number, shown
 from gradreg.errors import ConfigError, DataError
 
 
@@ -24,13 +24,16 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
     return x
 
 
-def check_labels(y: Any, images: int, name: str = "y") -> Tensor:
-    """`y` as int64 labels, one per image; any type of integer will do."""
+def check_labels(y: Any, images: int, name: str = "y", *, look: bool = True) -> Tensor:
+    """`y` as int64 labels, one per image; any type of integer will do. On the host, negative ones are refused too."""
     if not isinstance(y, Tensor):
         raise DataError(f"{name} must be a tensor of {images} integer labels; got {shown(y)}.")
     if y.shape != (images,) or not _integral(y):
         raise DataError(f"{name} must hold {images} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
-    return y.long()
+    labels: Tensor = y.long()
+    if look and images and on_host(labels) and (low := int(labels.min())) < 0:
+        raise DataError(f"{name} must hold labels from 0 to the number of classes less 1; got {low} among them.")
+    return labels
 
 
 def check_device(name: str, value: Tensor, x: Tensor) -> None:
@@ -83,6 +86,20 @@ def check_positions(name: str, value: Any, images: int) -> Tensor:
         low, high = int(value.min()), int(value.max())
         raise DataError(f"{name} must be positions from 0 to {images - 1}; got some from {low} to {high}.")
     return value.long()
+
+
+def check_index(name: str, value: Any, images: int) -> Tensor:
+    """Positions of images as an int64 tensor, of a slice, a list of whole numbers, an array or a tensor."""
+    if isinstance(value, slice):
+        return torch.arange(images)[value]
+    if isinstance(value, list | tuple | range):
+        value = torch.tensor([check_integer(name, each) for each in value], dtype=torch.int64)
+    return check_positions(name, value if isinstance(value, Tensor) else _as_tensor(value), images)
+
+
+def _as_tensor(value: Any) -> Any:
+    """An array of NumPy's as a tensor; anything else as it is."""
+    return torch.as_tensor(value) if type(value).__module__ == "numpy" and value.ndim == 1 else value
 
 
 def on_host(tensor: Tensor) -> bool:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from gradreg.checks.scalars import check_integer, check_number
+from gradreg.checks.calls import validated
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import Side, check_integer, check_names, check_number
 from gradreg.data.augment import Spec, per_image, pipeline
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.folder import ImageFolder
@@ -19,10 +21,13 @@ from gradreg.data.order import Epochs, Order
 from gradreg.errors import ConfigError, DataError
 from gradreg.randomness import generator
 
+_MOST_WORKERS = 1024
+
 
 class Batches(Epochs):
     """Batches of images in memory; the bytes are moved to `device` once and augmented there."""
 
+    @validated
     def __init__(
         self,
         images: Images,
@@ -61,6 +66,7 @@ class FolderBatches(Epochs):
     image is resized and cut at its centre, as for evaluation. Bytes, not floats, are moved to `device`.
     """
 
+    @validated
     def __init__(
         self,
         folder: ImageFolder,
@@ -80,14 +86,15 @@ class FolderBatches(Epochs):
     ) -> None:
         super().__init__(Order(len(folder), batch_size, shuffle, seed, drop_last, rank, world))
         need_pillow()
-        if unknown := [name for name in augment or () if name not in ("crop", "flip")]:
+        names = check_names("augment", () if augment is None else augment)
+        if unknown := [name for name in names if name not in ("crop", "flip")]:
             raise ConfigError(f"augment of an image folder must be 'crop' or 'flip'; got {unknown[0]!r}.")
         min_scale = check_number("min_scale", min_scale, above=0, most=1, usual="the least that a crop keeps")
         self.folder = folder
-        self.size = folder.size if size is None else check_integer("size", size, least=1)
-        self.min_scale = min_scale if "crop" in (augment or ()) else None
-        self.flip = "flip" in (augment or ())
-        self.workers = check_integer("workers", workers, least=0)
+        self.size = folder.size if size is None else conform("size", size, Side)
+        self.min_scale = min_scale if "crop" in names else None
+        self.flip = "flip" in names
+        self.workers = check_integer("workers", workers, least=0, most=_MOST_WORKERS)
         self.device = torch.device("cpu" if device is None else device)
         self.channels_last = channels_last
 
@@ -118,6 +125,7 @@ class FolderBatches(Epochs):
             )
 
 
+@validated
 def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
     """`Batches` or `FolderBatches` with the given options, depending on the part of the data set."""
     if isinstance(part, Images):

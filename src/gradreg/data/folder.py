@@ -10,7 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import check_integer
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Side
+from gradreg.checks.tensors import check_index, check_labels
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -26,17 +28,18 @@ class ImageFolder:
     labels: Tensor
     classes: tuple[str, ...]
     source: str
-    size: int = 224
+    size: Side = 224
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, least=1)
+        check_fields(self)
+        check_labels(self.labels, len(self.paths), "labels")
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def subset(self, index: Tensor | Sequence[int] | slice) -> ImageFolder:
         """The files at some positions, in the order given."""
-        rows = torch.arange(len(self))[index if isinstance(index, (slice, Tensor)) else list(index)]
+        rows = check_index("index", index, len(self))
         return replace(self, paths=tuple(self.paths[i] for i in rows.tolist()), labels=self.labels[rows])
 
     def split(self, n: int, seed: int) -> tuple[ImageFolder, ImageFolder]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import shown
+from gradreg.checks.fields import check_fields
+from gradreg.checks.objects import check_text
+from gradreg.checks.scalars import check_names, shown
+from gradreg.checks.tensors import check_index
 from gradreg.data.folder import ImageFolder
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -33,6 +36,8 @@ class Images:
     source: str = "The image set"
 
     def __post_init__(self) -> None:
+        check_text("source", self.source)
+        object.__setattr__(self, "classes", check_names("classes", self.classes))
         if not isinstance(self.pixels, Tensor) or self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
             raise DataError(
                 f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width); "
@@ -44,6 +49,8 @@ class Images:
             raise DataError(
                 f"{self.source} must have one label per image; got {len(self.labels)} for {len(self.pixels)} images."
             )
+        if self.pixels.device != self.labels.device:
+            raise DataError(f"{self.source}: pixels and labels must be on one device; got {self.labels.device}.")
         if self.pixels.numel() == 0:
             raise DataError(f"{self.source} holds no images.")
         wrong = ((self.labels < 0) | (self.labels >= len(self.classes))).nonzero()
@@ -59,7 +66,7 @@ class Images:
 
     def subset(self, index: Tensor | Sequence[int] | slice) -> Images:
         """The images at some positions, in the order given."""
-        rows = index if isinstance(index, (slice, Tensor)) else torch.tensor(list(index), dtype=torch.int64)
+        rows = check_index("index", index, len(self)).to(self.pixels.device)
         return replace(self, pixels=self.pixels[rows], labels=self.labels[rows])
 
     def split(self, n: int, seed: int) -> tuple[Images, Images]:
@@ -83,6 +90,7 @@ class DataSet:
     """Radii to quote robust error at, by threat; default: the threat's own."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.train.classes != self.test.classes:
             raise DataError(f"The training and test parts of {self.name} have different classes.")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, check_integer
+from gradreg.checks.scalars import AtMost, Count, Natural, check_integer
 from gradreg.errors import ConfigError, DataError
 from gradreg.randomness import generator
 
@@ -34,7 +34,7 @@ class Order:
     """
 
     count: Natural
-    batch_size: Count
+    batch_size: AtMost
     shuffle: bool = False
     seed: Natural = 0
     drop_last: bool = False

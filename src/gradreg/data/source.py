@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import shown
 from gradreg.data import cifar10, cifar10_1, fashion_mnist, folder, mnist5k
 from gradreg.data.files import data_root
@@ -43,6 +44,7 @@ def choices() -> str:
     return f"{', '.join(first)} or {last}"
 
 
+@validated
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """A data set by name, from `data_dir`, else $GRADREG_DATA, else the user's cache folder.
 

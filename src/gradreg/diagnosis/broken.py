@@ -5,10 +5,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.calls import validated
+
 
 class Masked(nn.Module):
     """A model with a function of the images before it and a function of the logits after it."""
 
+    @validated
     def __init__(
         self,
         model: nn.Module,
@@ -45,6 +48,7 @@ class _Purified(nn.Module):
         return logits
 
 
+@validated
 def broken_models(model: nn.Module) -> dict[str, tuple[nn.Module, str]]:
     """Masked versions of an honest model in eval mode, each with the code of the flag that it must raise."""
     return {

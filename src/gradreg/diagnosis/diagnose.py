@@ -13,6 +13,7 @@ from gradreg.attacks import AttackResult
 from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
 from gradreg.calling.streams import RandomState
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import shown
 from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
 from gradreg.classifier import Classifier
@@ -36,6 +37,7 @@ _TOTAL = len(_MADE) + 1
 
 
 @takes(DiagnosisOptions)
+@validated
 def diagnose(
     model: Model,
     x: Tensor,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, Positive
+from gradreg.checks.scalars import AtMost, Count, Natural, Positive
 from gradreg.norms import Threat, ThreatName, usual, usual_radii_of
 from gradreg.norms import threat as named_threat
 
@@ -20,10 +20,10 @@ class DiagnosisOptions:
     """The radius of interest; default: the data set's, else 8/255 (linf), 0.5 (l2) or 12 (l1)."""
     topk: Count = 1
     """An image is misclassified if its label is not among the k largest logits."""
-    images: Count = 128
+    images: AtMost = 128
     """Images to test, the first ones. Masking is large or absent, so this many show it."""
     seed: Natural = 0
-    batch_size: Count = 256
+    batch_size: AtMost = 256
     """Images per forward."""
 
     def __post_init__(self) -> None:

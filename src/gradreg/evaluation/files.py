@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_path, shown
 from gradreg.codec import Tensors, join, split
 from gradreg.errors import DataError
@@ -47,6 +48,7 @@ class _Table:
     types: Mapping[str, str]
 
 
+@validated
 def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
     """Write the folder; an evaluation that was there stays whole until this one is, and a full disk leaves it."""
     place = Path(folder)

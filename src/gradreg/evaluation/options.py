@@ -8,7 +8,7 @@ from typing import Any, Literal
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimation import Method
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
+from gradreg.checks.scalars import AtMost, Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError
 from gradreg.norms import THREATS, Threat
@@ -34,7 +34,7 @@ class EvaluationOptions:
 
     threat: Threats = ("l2", "linf")
     """Threats to evaluate, comma-separated: l2, linf, l1."""
-    images: Count = 1000
+    images: AtMost = 1000
     """Random test images to evaluate on; all of them if there are fewer."""
     attacks: Names = "standard"
     """A suite (standard, paper or quick), or comma-separated attacks."""
@@ -42,7 +42,7 @@ class EvaluationOptions:
     """An image is misclassified if its label is not among the k largest logits."""
     regularity: Method = "local"
     """How L and ω of the bounds are estimated: around each image, or ("ascent", "paper") on training images."""
-    calibration_images: Count = 640
+    calibration_images: AtMost = 640
     """Training images that "ascent" and "paper" estimate them on; at least 160 for a useful fit."""
     calibration_alpha: Between0And1 = 0.05
     """Fraction of images on which calibrated bounds may fail against the attacks."""
@@ -62,7 +62,7 @@ class EvaluationOptions:
     """Which set of attacks the reference runs."""
     seed: Natural = 0
     """Of the choice of images, the attacks and the estimates."""
-    batch_size: Count = 100
+    batch_size: AtMost = 100
     """Images per forward; results do not depend on it."""
 
     def __post_init__(self) -> None:
@@ -105,7 +105,7 @@ class EvaluationOptions:
         """The norms that are evaluated."""
         given: Any = [self.threat] if isinstance(self.threat, Threat) else self.threat
         parts = given.split(",") if isinstance(given, str) else given
-        if not isinstance(parts, Iterable):
+        if not isinstance(parts, Iterable) or getattr(parts, "ndim", 1) == 0:
             raise ConfigError(f"threat must be a list of names and norms; got {shown(parts)}.")
         return tuple(named(part.strip() if isinstance(part, str) else part) for part in parts)  # type: ignore[arg-type]
 
@@ -154,6 +154,7 @@ class EvaluationOptions:
 
     def smoothing_key(self, sigma: float) -> str:
         """What certificates depend on besides."""
+        sigma = check_number("sigma", sigma, above=0)
         settings = repr((sigma, self.alpha, self.samples, self.certified_radii, self.topk, "frequency"))
         return blake2b(settings.encode(), digest_size=4).hexdigest()
 

@@ -15,6 +15,8 @@ from torch import Tensor, device
 
 from gradreg._version import __version__
 from gradreg.bounds.validity import Violations, violations
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_number
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
 from gradreg.display.records import Recorded, Records
@@ -308,12 +310,15 @@ class Evaluation(Shown, Recorded):
         """Images that are misclassified as they are."""
         return self.prediction != self.label
 
+    @validated
     def certified(self, smoothed: Smoothed, radius: float) -> Tensor:
         """Images that the smoothed classifier gets right with a certificate of at least that radius."""
-        return (smoothed.prediction == self.label) & (smoothed.radius >= radius)
+        return (smoothed.prediction == self.label) & (smoothed.radius >= check_number("radius", radius, least=0))
 
+    @validated
     def sure(self, smoothed: Smoothed, frequency: float) -> Tensor | None:
         """Images that the smoothed classifier gets right with that frequency under noise; None where it is unknown."""
+        frequency = check_number("frequency", frequency, least=0, most=1)
         if smoothed.seen is None:
             return None
         return (smoothed.prediction == self.label) & (smoothed.seen.frequency >= frequency)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from gradreg.attacks.suite import ATTACKS, left_out
+from gradreg.checks.calls import validated
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, plain, takes
 from gradreg.errors import ConfigError, DataError, ModelError
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 
 @takes(EvaluationOptions)
+@validated
 def evaluate(
     model: Model,
     data: Data,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from gradreg.checks.calls import validated
 from gradreg.errors import ConfigError
 from gradreg.extras import need
 from gradreg.inspection.record import Inspection, Nearest
@@ -22,6 +23,7 @@ _WIDTH, _ROW, _HEADER, _TEXT_LINE = 7.6, 1.62, 0.46, 0.185
 _EMPIRICAL, _HEURISTIC, _PROBABILISTIC = "#333333", "#b04a00", "#00618f"
 
 
+@validated
 def draw(inspection: Inspection, path: str | Path) -> None:
     """The inspection as a PNG file: a row for each attack under what is known of the image."""
     path = Path(path)

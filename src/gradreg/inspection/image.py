@@ -9,6 +9,8 @@ from torch import Tensor
 
 from gradreg.attacks import attack
 from gradreg.bounds import Bound, BoundsError, Regularity, bounds, estimate_regularity
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_integer, check_names, shown
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
 from gradreg.errors import ConfigError, DataError
@@ -25,6 +27,7 @@ _BEYOND, _RADII = 1.25, 40
 
 
 @takes(InspectionOptions)
+@validated
 def inspect_image(
     model: Model,
     x: Tensor,
@@ -44,8 +47,10 @@ def inspect_image(
     chosen = options_of(InspectionOptions, options, keywords)
     need("scipy", "The certificate of an inspection")
     classifier, norm, seed, topk = Classifier.of(model), chosen.norm, chosen.seed, chosen.topk
-    if x.ndim != 3:
-        raise DataError(f"x must be one image, (channels, height, width); got shape {tuple(x.shape)}.")
+    if not isinstance(x, Tensor) or x.ndim != 3:
+        raise DataError(f"x must be one image, (channels, height, width); got {shown(x)}.")
+    y = None if y is None else check_integer("y", y, least=0, usual="the label")
+    known = None if classes is None else check_names("classes", classes)
     if regularity is not None and (regularity.threat, regularity.topk) != (norm.name, topk):
         raise ConfigError(
             f"regularity must be for {norm.name} and top-{topk}, like the inspection; got one for {regularity.threat} "
@@ -57,9 +62,9 @@ def inspect_image(
     prediction = int(logits.argmax())
     label = torch.tensor([prediction if y is None else y], device=x.device)
     classifier.check(image, label)
-    shown = tuple(classes) if classes is not None else tuple(map(str, range(logits.shape[1])))
-    if len(shown) != logits.shape[1]:
-        raise DataError(f"Expected {logits.shape[1]} class names, one per logit; got {len(shown)}.")
+    names_shown = tuple(map(str, range(logits.shape[1]))) if known is None else known
+    if len(names_shown) != logits.shape[1]:
+        raise DataError(f"Expected {logits.shape[1]} class names, one per logit; got {len(names_shown)}.")
 
     value, gradient = classifier.loss_and_gradient(image, label, lambda z, y: probability_margin(z, y, topk))
     found = []
@@ -73,7 +78,7 @@ def inspect_image(
         image=x,
         label=int(label),
         prediction=prediction,
-        classes=shown,
+        classes=names_shown,
         threat=norm.name,
         symbol=norm.symbol,
         margin=float(value),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.errors import ModelError, did_you_mean
 from gradreg.models.checks import unknown
@@ -53,6 +54,7 @@ def names() -> dict[str, str]:
     return {name: entry.description for name, entry in MODELS.items()}
 
 
+@validated
 def build(name: str, *, classes: int, **options: Any) -> nn.Module:
     """A fresh model of that name, in train mode; options are its own: `channels`, `activation`, `mean`, `std`, …
 

@@ -6,6 +6,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from gradreg.checks.calls import validated
+from gradreg.checks.objects import check_kind
+from gradreg.checks.tensors import check_batch
 from gradreg.errors import ConfigError
 from gradreg.norms.base import Threat
 from gradreg.norms.linear import LinearImage
@@ -23,6 +26,8 @@ _PASSED: WeakKeyDictionary[Threat, set[_Checked]] = WeakKeyDictionary()
 
 def checked(threat: Threat, like: Tensor) -> Threat:
     """The threat, after `check` the first time that it meets images of that shape; gradreg's own are known to hold."""
+    check_kind("threat", threat, (Threat,))
+    check_batch(like, "like")
     if threat.p is not None and type(threat).__module__.startswith("gradreg."):
         return threat
     passed = _PASSED.setdefault(threat, set())
@@ -37,12 +42,14 @@ def checked(threat: Threat, like: Tensor) -> Threat:
     return threat
 
 
+@validated
 def check(threat: Threat, like: Tensor) -> None:
     """Refuse a norm whose methods contradict each other on random images in the shape of those of `like`.
 
     It draws four images, and tests what a norm, its dual, its steepest ascent, its projection and its samples must
     fulfil. The nearest point Pv of the ball is one for which r‖v − Pv‖_* = ⟨v − Pv, Pv⟩, so that test is complete.
     """
+    check_batch(like, "like")
     for method, problem in _problems(threat, like):
         name = type(threat).__name__
         raise ConfigError(f"{name}.{method} {problem}. docs/norms.md says what each method must do.")

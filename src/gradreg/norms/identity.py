@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.objects import Must, check_function
+from gradreg.checks.tensors import check_batch
 from gradreg.fingerprints import model_key
 
 # Places of the digest in a name: with 100 norms, two share it with probability 1e-6.
@@ -58,6 +60,9 @@ def probe(threat: _Measures, like: Tensor) -> tuple[float, ...]:
     A name shows what a norm's attributes are, and this what it computes. Where a norm depends on something else, such
     as a global variable, only this shows that it has changed.
     """
+    check_batch(like, "like")
+    for method in ("norm", "dual_norm"):
+        check_function(f"threat.{method}", getattr(threat, method, None), Must("a method of a norm"))
     source = torch.Generator().manual_seed(0)
     images = torch.randn((_PROBES, *like.shape[1:]), generator=source, dtype=torch.float64)
     # Not every accelerator computes in double precision.

@@ -9,6 +9,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from gradreg.checks.fields import conform
+from gradreg.checks.objects import check_text
+from gradreg.checks.scalars import Positive
 from gradreg.norms.base import Radius, Threat
 from gradreg.norms.tensors import scaled
 from gradreg.precision import at_least_single
@@ -18,9 +21,9 @@ class LinearImage(Threat):
     """A norm of u = Av; subclasses say what A is, and how to project."""
 
     def __init__(self, base: Threat, symbol: str, usual_radii: tuple[float, ...] | None, reach: float | None) -> None:
-        self.base, self.symbol = base, symbol
-        self.usual_radii = tuple(usual_radii or ())
-        self.reach = reach
+        self.base, self.symbol = base, check_text("symbol", symbol)
+        self.usual_radii = conform("usual_radii", () if usual_radii is None else usual_radii, tuple[Positive, ...])
+        self.reach = conform("reach", reach, Positive | None)
 
     @property
     def core(self) -> Threat:

@@ -12,7 +12,7 @@ from gradreg.norms.identity import digest
 from gradreg.norms.linear import LinearImage
 from gradreg.norms.lp import L2
 from gradreg.norms.projections import ellipsoid
-from gradreg.norms.tensors import Placed, per_image, scaled
+from gradreg.norms.tensors import Placed, check_parameter, per_image, scaled
 from gradreg.precision import at_least_single
 
 _L2 = L2()
@@ -38,14 +38,14 @@ class Mahalanobis(LinearImage):
         usual_radii: tuple[float, ...] = (),
         reach: float | None = None,
     ) -> None:
-        found = torch.as_tensor(matrix, dtype=torch.float64).detach().cpu()
+        found = check_parameter("matrix", matrix)
         if found.ndim not in (2, 3) or found.shape[-1] != found.shape[-2] or not found.numel():
             raise ConfigError(
                 f"matrix must be square, of shape (D, D), (C, C) or (C, P, P); got shape {tuple(found.shape)}."
             )
         size = float(found.abs().max())
-        if not bool(found.isfinite().all()) or float((found - found.mT).abs().max()) > _SYMMETRIC * size:
-            raise ConfigError("matrix must be finite and symmetric; use (matrix + matrix.T) / 2 if it should be.")
+        if float((found - found.mT).abs().max()) > _SYMMETRIC * size:
+            raise ConfigError("matrix must be symmetric; use (matrix + matrix.T) / 2 if it should be.")
         found = (found + found.mT) / 2
         factor, failed = torch.linalg.cholesky_ex(found)
         if bool(failed.any()):
@@ -62,7 +62,7 @@ class Mahalanobis(LinearImage):
     @classmethod
     def of_covariance(cls, covariance: Any, **shown: Any) -> "Mahalanobis":
         """The norm √(vᵀΣ⁻¹v) of perturbations with that covariance; the dual, which is penalised, is √(gᵀΣg)."""
-        given = torch.as_tensor(covariance, dtype=torch.float64).detach().cpu()
+        given = check_parameter("covariance", covariance)
         checked = cls(given)
         return cls(torch.cholesky_inverse(checked._factor.tensor).view(given.shape), **shown)
 

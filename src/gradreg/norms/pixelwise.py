@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import check_integer
 from gradreg.errors import ConfigError
 from gradreg.norms.base import Radius, Threat
 from gradreg.norms.projections import ellipsoid
@@ -21,9 +22,7 @@ class Pixelwise(Threat):
     dual = "2,1"
 
     def __init__(self, axis: int = 1) -> None:
-        if axis < 1:
-            raise ConfigError(f"axis must be at least 1, since axis 0 is the batch; got {axis}.")
-        self.axis = axis
+        self.axis = check_integer("axis", axis, least=1, usual="axis 0 is the batch")
 
     def norm(self, v: Tensor) -> Tensor:
         scale, unit = scaled(v)

@@ -5,7 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from gradreg.checks.scalars import check_number
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_number, check_numbers
+from gradreg.checks.tensors import check_batch, check_column
 from gradreg.norms.base import Threat
 from gradreg.norms.lp import L2
 
@@ -18,25 +20,32 @@ def robust_at(distance: Tensor, eps: float) -> Tensor:
     In the precision of the distances: one of 8/255 exactly is not beyond 8/255, though as a double it is larger. A
     misclassified image has distance 0 and is robust nowhere.
     """
+    distance = check_column("distance", distance, least=0)
     return distance > torch.tensor(check_number("eps", eps, least=0), dtype=distance.dtype)
 
 
 def usual(radii: tuple[float, ...]) -> float:
     """The one of several radii that models are compared at: the second."""
+    radii = check_numbers("radii", radii, above=0)
     return radii[min(1, len(radii) - 1)]
 
 
+@validated
 def usual_radii_of(threat: Threat, like: Tensor, euclidean: tuple[float, ...] = L2.usual_radii) -> tuple[float, ...]:
     """Where robust error is quoted on images shaped as those of `like`: the norm's own radii, if it has any.
 
     Otherwise the norm that random perturbations of the usual l2 lengths have on average, to two digits. On CIFAR-10,
     an l2 length of 0.5 is about 8/255 in l∞ by this rule.
     """
+    euclidean = check_numbers("euclidean", euclidean, above=0)
+    check_batch(like, "like")
     return threat.usual_radii or tuple(_two_digits(radius * _typical(threat, like)) for radius in euclidean)
 
 
+@validated
 def reach_of(threat: Threat, like: Tensor) -> float:
     """How far from an image its loss is sampled: what the norm says, or else as far as in l2, in the same sense."""
+    check_batch(like, "like")
     return threat.reach if threat.reach is not None else _two_digits(L2.reach * _typical(threat, like))
 
 

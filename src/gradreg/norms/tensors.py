@@ -1,12 +1,15 @@
 """Sums over the pixels of each image, in enough precision, and the methods of a norm that generic solutions need."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError
 from gradreg.precision import at_least_single
+
+_SMALLEST, _LARGEST = torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max
 
 
 class Norm(Protocol):
@@ -24,6 +27,18 @@ def per_image(values: float | Tensor, like: Tensor) -> Tensor:
         # Made there: an accelerator waits for a number that is copied from the host.
         return torch.full([1] * like.ndim, values, dtype=dtype, device=like.device)
     return values.to(like.device, dtype).reshape(-1, *[1] * (like.ndim - 1))
+
+
+def check_parameter(name: str, value: Any) -> Tensor:
+    """Numbers of a norm, as a tensor in double precision on the CPU: at least one, all finite, none beyond float32."""
+    try:
+        found = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        found = torch.zeros(0)
+    size = found.abs()
+    if not found.numel() or not bool((size <= _LARGEST).all()) or bool(((size > 0) & (size < _SMALLEST)).any()):
+        raise ConfigError(f"{name} must be finite numbers that float32 can hold; got {shown(value)}.")
+    return found
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gradreg.errors import ConfigError
 from gradreg.norms.base import Radius, Threat, ThreatName
 from gradreg.norms.linear import LinearImage
 from gradreg.norms.named import threat
-from gradreg.norms.tensors import Placed
+from gradreg.norms.tensors import Placed, check_parameter
 
 
 class Weighted(LinearImage):
@@ -30,12 +29,14 @@ class Weighted(LinearImage):
         reach: float | None = None,
     ) -> None:
         other = threat(base)
-        found = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
-        if not found.numel() or not bool(found.isfinite().all()) or not bool((found > 0).all()):
-            got = f"{float(found.min()):g} to {float(found.max()):g}" if found.numel() else "none"
-            raise ConfigError(f"weights must be positive, finite numbers; got {got}.")
+        found = check_parameter("weights", weights)
+        if not bool((found > 0).all()):
+            raise ConfigError(
+                f"weights must be positive, finite numbers; got {float(found.min()):g} to {float(found.max()):g}."
+            )
         radii = other.usual_radii if usual_radii is None else usual_radii
-        super().__init__(other, symbol or f"weighted {other.symbol}", radii, other.reach if reach is None else reach)
+        symbol = f"weighted {other.symbol}" if symbol is None else symbol
+        super().__init__(other, symbol, radii, other.reach if reach is None else reach)
         self._weights = Placed(found.clone())
 
     @property

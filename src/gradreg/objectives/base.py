@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gradreg.checks.objects import check_function
 from gradreg.config.fractions import radius_name
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, threat
@@ -92,6 +93,7 @@ class _Describing(Protocol):
 
 def describe(objective: Objective) -> str:
     """The objective and its strength, as the end of a sentence that begins with "trained"."""
+    check_function("objective", objective)
     if isinstance(objective, _Describing):
         return objective.describe()
     return f"with the objective {type(objective).__name__}"

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from inspect import signature
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gradreg.checks.scalars import check_integer, check_number, shown
+from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
 from gradreg.errors import ConfigError, did_you_mean
+from gradreg.losses import cross_entropy
 from gradreg.norms import Threat
 from gradreg.penalty.loss import RegularizedLoss, regularized_loss
-from gradreg.penalty.passes import Model
+from gradreg.penalty.options import check_functions
+from gradreg.penalty.passes import BatchNormMode, Model
 
 _OPTIONS = [each.name for each in signature(regularized_loss).parameters.values() if each.kind is each.KEYWORD_ONLY]
 
@@ -41,7 +43,9 @@ class GradientPenalty:
         # The options are checked now, and not at the first batch: a toy batch is put through them.
         h = options.get("h")
         toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
-        if isinstance(h, Tensor) and h.ndim:
+        check_functions(options.get("criterion", cross_entropy), options.get("output"))
+        check_choice("bn", options.get("bn", "train"), get_args(BatchNormMode))
+        if isinstance(h, Tensor) and h.ndim == 1:
             toy["h"] = h[:1].expand(2)
         if isinstance(options.get("noise"), Tensor):
             raise ConfigError("noise must be a radius, drawn anew at every step; got a tensor, for regularized_loss.")
@@ -53,6 +57,7 @@ class GradientPenalty:
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, advance: bool = True) -> RegularizedLoss:
         """The loss of a batch at this step; what it returns is `regularized_loss`'s."""
+        check_switch("advance", advance)
         if self._follows == "another's":
             raise ConfigError("A copy of a GradientPenalty follows no optimizer: call its follow(optimizer).")
         if not torch.is_grad_enabled():
@@ -90,8 +95,8 @@ class GradientPenalty:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from there."""
-        if "steps" not in state:
-            raise ConfigError(f"The state must be one that GradientPenalty.state_dict returned; got {dict(state)!r}.")
+        if not isinstance(state, Mapping) or "steps" not in state:
+            raise ConfigError(f"The state must be one that GradientPenalty.state_dict returned; got {shown(state)}.")
         self.steps = check_integer("steps", state["steps"], least=0)
 
     def __repr__(self) -> str:

@@ -13,7 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradreg.calling.answers import Output
+from gradreg.calling.answers import MODEL, Output
+from gradreg.checks.objects import check_function
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.errors import ModelError
@@ -29,6 +30,7 @@ from gradreg.penalty.options import (
     Scale,
     Statistics,
     check,
+    check_functions,
     check_noise,
     check_output_slope,
     default_step,
@@ -140,8 +142,10 @@ def regularized_loss(
     strength, squared, scale = form(lam, eps, weight, squared, scale)
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
-    h, lazy, fraction, step = check(x, y, h, order, method, autocast, lazy, fraction, step, graphs)
+    h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
     noise, output_slope = check_noise(noise, x, statistics), check_output_slope(output_slope, method, order)
+    check_function("model", model, MODEL)
+    check_functions(criterion, output)
     checked(geometry, x)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:

@@ -5,10 +5,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gradreg.calling.answers import OUTPUT, Output
+from gradreg.checks.objects import check_function
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
-from gradreg.checks.tensors import check_batch, check_device, check_per_image, check_pixels
+from gradreg.checks.tensors import check_batch, check_device, check_labels, check_per_image, check_pixels
 from gradreg.errors import ConfigError, DataError
+from gradreg.losses import cross_entropy
 from gradreg.norms import Linf, Threat
+from gradreg.penalty.passes import Criterion
 
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
@@ -48,9 +52,17 @@ def default_step(eps: float | None) -> float:
     return check_number("eps", eps, least=0) / 2 if eps else _PAPER_STEP
 
 
+def check_functions(criterion: Criterion, output: Output | None) -> None:
+    """Refuse what cannot be called, before the model is."""
+    check_function("criterion", criterion)
+    if output is not None:
+        check_function("output", output, OUTPUT)
+
+
 def check(
     x: Tensor,
     y: Tensor,
+    criterion: Criterion,
     h: float | Tensor,
     order: int,
     method: str,
@@ -71,6 +83,8 @@ def check(
     check_batch(x)
     if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != len(x):
         raise DataError(f"y must be a tensor with one label per image, {len(x)}; got {shown(y)}.")
+    if criterion is cross_entropy and not (y.is_floating_point() and y.ndim > 1):  # probabilities are fine
+        check_labels(y, len(x))
     h = check_per_image("h", h, len(x), above=0, usual="the paper's is 0.01")
     for name, value, choices in (
         ("order", order, (1, 2)),

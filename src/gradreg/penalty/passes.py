@@ -177,7 +177,7 @@ class Calls:
 
 def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
     """Raise an error for an unknown mode, or one that the model does not allow."""
-    if mode not in ("train", "frozen"):
+    if not isinstance(mode, str) or mode not in ("train", "frozen"):
         raise ConfigError(f"bn must be 'train' (batch statistics) or 'frozen' (running statistics); got {mode!r}.")
     if mode == "frozen" and not isinstance(model, nn.Module):
         raise ConfigError(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_path, check_switch, shown
 from gradreg.errors import ConfigError
 from gradreg.evaluation.files import load
@@ -22,6 +23,7 @@ Format = Literal["html", "md", "tex", "csv", "json"]
 _ENDINGS: dict[str, Format] = {".htm": "html", **{f".{format}": format for format in get_args(Format)}}
 
 
+@validated
 def report(
     evaluations: _Given | Iterable[_Given],
     output: str | os.PathLike[str] = "report.html",
@@ -50,7 +52,7 @@ def report(
 
 def compare(evaluations: Iterable[_Given]) -> Comparison:
     """Evaluations, or the folders they were saved to, checked and prepared for a report."""
-    if not isinstance(evaluations, Iterable):
+    if not isinstance(evaluations, Iterable) or getattr(evaluations, "ndim", 1) == 0:
         raise ConfigError(f"evaluations must be evaluations, or folders that hold them; got {shown(evaluations)}.")
     return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in evaluations])
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gradreg.checks.calls import validated
 from gradreg.config import toml
 from gradreg.errors import ConfigError, RunError
 from gradreg.locks import LOCK, lock
@@ -39,6 +40,7 @@ _METRICS = "metrics.jsonl"
 class RunDirectory:
     """A folder of the files above; each file is replaced as a whole, never overwritten in place."""
 
+    @validated
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.generations = Generations(folder)

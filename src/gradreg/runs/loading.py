@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_path
 from gradreg.errors import ConfigError, RunError
 from gradreg.models import build
@@ -19,6 +20,7 @@ from gradreg.runs.trust import Trust, check_trusted
 from gradreg.runs.weights import check_fit, load_weights
 
 
+@validated
 def load(
     run: str | os.PathLike[str],
     which: Literal["best", "last"] = "best",

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradreg.checks.calls import validated
+from gradreg.checks.fields import conform
+from gradreg.checks.scalars import Side
 from gradreg.config import tables, toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
@@ -45,6 +48,7 @@ class OpenedModel:
     data: DataSet
 
 
+@validated
 def open_model(
     model: str,
     data: str | None = None,
@@ -69,6 +73,7 @@ def open_model(
     `options` and, if it holds several sets of weights, a `key`. A run needs none of that, unless its network was made
     in Python; code that its recipe names must be trusted. A shipped network is a run known by name.
     """
+    size = conform("size", size, Side | None)
     path, options = networks.resolve(model), dict(options or {}) | _statistics(mean, std)
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
@@ -230,8 +235,6 @@ def _own_size(network: nn.Module) -> int | None:
 
 
 def _sized(data: DataSet, size: int) -> DataSet:
-    if size < 1:
-        raise ConfigError(f"size must be at least 1; got {size}.")
     train, test = data.train, data.test
     if not isinstance(train, ImageFolder) or not isinstance(test, ImageFolder):
         raise ConfigError(f"size must not be set for {data.name}, since only image folders are resized; got {size}.")

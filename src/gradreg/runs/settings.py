@@ -5,7 +5,20 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Below1, Between0And1, Count, Natural, NotNegative, Positive, Range, UpTo1, require
+from gradreg.checks.scalars import (
+    AtMost,
+    Below1,
+    Between0And1,
+    Count,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    Side,
+    UpTo1,
+    check_integer,
+    require,
+)
 from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives import OBJECTIVES, Objective, Undefended
 from gradreg.runs.optimizers import OPTIMIZERS, SGD
@@ -20,7 +33,7 @@ class Probe:
     threat: ThreatName | Threat
     eps: Positive
     steps: Count = 10
-    images: Count = 500
+    images: AtMost = 500
     """At most this many of the held-out images, the first ones."""
 
     def __post_init__(self) -> None:
@@ -36,8 +49,8 @@ class Phase:
     """From epoch `start` on, another image and batch size; what is not given stays as it was, except for `data`."""
 
     start: Natural
-    size: Count | None = None
-    batch_size: Count | None = None
+    size: Side | None = None
+    batch_size: AtMost | None = None
     min_scale: UpTo1 | None = None
     data: str | None = None
     """Another copy of the images for this phase alone, for example one that `gradreg data resize` made."""
@@ -53,7 +66,7 @@ class Settings:
 
     objective: Objective = field(default=Undefended(), metadata={"kinds": lambda: OBJECTIVES})
     epochs: Count = 30
-    batch_size: Count = 128
+    batch_size: AtMost = 128
     """Images per update, over all processes and micro-batches."""
     seed: Natural = 0
     optimizer: OptimizerSettings = field(default=SGD(), metadata={"kinds": lambda: OPTIMIZERS})
@@ -104,7 +117,7 @@ class Config(Settings):
     phases: tuple[Phase, ...] = ()
     min_scale: UpTo1 = 0.25
     """For image folders: the smallest fraction of an image that a random crop keeps."""
-    size: Count | None = None
+    size: Side | None = None
     """For image folders: the side of the square images that the network takes."""
     rectangular: bool = False
     """For image folders: held-out images keep their aspect ratio; `size` is then their shorter side."""
@@ -125,7 +138,7 @@ class Config(Settings):
 
     def during(self, epoch: int) -> "Config":
         """The settings in one epoch, with the phases up to it applied; of the `data` only those of its own phase."""
-        current = self
+        current, epoch = self, check_integer("epoch", epoch, least=0)
         for phase in self.phases:
             if phase.start <= epoch:
                 given = {name: getattr(phase, name) for name in _PHASED} | {"data": phase.data or self.data}

@@ -61,12 +61,15 @@ def _packages(trust: Trust) -> tuple[str, ...] | None:
     """The trusted packages; None if everything is trusted."""
     if isinstance(trust, bool):
         return None if trust else ()
-    if trust == EVERYTHING:
+    if isinstance(trust, str) and trust == EVERYTHING:
         return None
-    names = tuple(trust.split(",")) if isinstance(trust, str) else tuple(trust)
+    given: Any = trust.split(",") if isinstance(trust, str) else trust
+    names = tuple(given) if isinstance(given, list | tuple | set | frozenset) else (given,)
     for name in names:
         if not isinstance(name, str) or not _PACKAGE.fullmatch(name):
-            raise ConfigError(f"trust must be True, False or names of packages such as 'my_package'; got {name!r}.")
+            raise ConfigError(
+                f"trust must be True, False or names of packages such as 'my_package'; got {shown(name)}."
+            )
     return names
 
 

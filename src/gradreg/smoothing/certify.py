@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_integer
 from gradreg.checks.tensors import check_batch, check_device, check_labels
@@ -45,6 +46,7 @@ _COUNTS = ("guess", "stages", "hits", "best", "done")
 
 
 @takes(CertifyOptions)
+@validated
 def certify(
     model: Model,
     x: Tensor,

@@ -38,7 +38,7 @@ def randomized_lower(hits: ArrayLike, n: ArrayLike, alpha: float, uniform: Array
     x, n = _counts(hits, n)
     try:
         x, n, u = np.broadcast_arrays(x, n, np.asarray(uniform, dtype=float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         u = np.array(np.nan)
     if not np.all((u >= 0) & (u <= 1)):
         raise ConfigError(f"uniform must be numbers from 0 to 1, one per count; got {shown(uniform)}.")
@@ -68,10 +68,11 @@ def _counts(hits: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
     """Hits and samples as floats of one shape, with 0 ≤ hits ≤ n."""
     try:
         pair = np.broadcast_arrays(np.asarray(hits), np.asarray(n))
-    except ValueError:
+    except (TypeError, ValueError, RuntimeError):
         pair = (np.array("of other shapes"),) * 2
-    # Python's integers beyond int64 and other objects have the kind O.
-    if any(part.dtype.kind not in "iuf" for part in pair) or not np.all((pair[0] >= 0) & (pair[0] <= pair[1])):
+    # Python's integers beyond int64 and other objects have the kind O. Doubles count up to 2⁵³.
+    counts = all(part.dtype.kind in "iuf" and np.all((part == np.floor(part)) & (part <= 2**53)) for part in pair)
+    if not counts or not np.all((pair[0] >= 0) & (pair[0] <= pair[1])):
         raise ConfigError(f"hits must be counts from 0 to n; got {shown(hits)} of {shown(n)}.")
     return pair[0].astype(float), pair[1].astype(float)
 

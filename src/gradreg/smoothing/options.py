@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, Natural, check_numbers
+from gradreg.checks.scalars import AtMost, Count, Natural, check_numbers
 from gradreg.smoothing.certificates import Alpha, Method, Samples, Settings, Sigma
 from gradreg.smoothing.rules import check_samples
 
@@ -33,7 +33,7 @@ class CertifyOptions:
     """By Cohen's procedure: the limit that fails with probability α exactly."""
     seed: Natural = 0
     """Of the noise."""
-    batch_size: Count = 512
+    batch_size: AtMost = 512
     """Noisy images per forward; results do not depend on it."""
 
     def __post_init__(self) -> None:

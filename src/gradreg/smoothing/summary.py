@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_numbers, shown
-from gradreg.checks.tensors import check_batch, check_labels
+from gradreg.checks.tensors import check_batch, check_device, check_labels
+from gradreg.classifier import Classifier
 from gradreg.config.options import options_of
 from gradreg.errors import DataError
 from gradreg.penalty.passes import Model
@@ -35,6 +37,7 @@ class CertifiedAccuracy:
     """Picked among several σ after seeing the results: optimistic, and no accuracy of any one classifier."""
 
 
+@validated
 def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[float]) -> list[CertifiedAccuracy]:
     """At each radius, the fraction of images certified there with the right class. Abstaining counts as an error."""
     radii, correct = check_numbers("radii", radii, least=0), _correct(certificates, y)
@@ -46,6 +49,7 @@ def certified_accuracy(certificates: Certificates, y: Tensor, radii: Sequence[fl
     return rows
 
 
+@validated
 def frequencies(certificates: Certificates, y: Tensor, at: Sequence[float]) -> list[float]:
     """The fraction of images whose right class noisy images were given at least so often: the distribution of p_A.
 
@@ -59,6 +63,7 @@ def frequencies(certificates: Certificates, y: Tensor, at: Sequence[float]) -> l
     return [float((correct & (certificates.frequency >= level)).double().mean()) for level in levels]
 
 
+@validated
 def average_certified_radius(certificates: Certificates, y: Tensor) -> float:
     """The mean radius, with 0 for images that are misclassified or abstained on (Zhai et al. 2020).
 
@@ -77,6 +82,7 @@ class Sweep:
     best: tuple[CertifiedAccuracy, ...]
 
 
+@validated
 def sweep(
     model: Model,
     x: Tensor,
@@ -93,6 +99,9 @@ def sweep(
     radii, x = check_numbers("radii", radii, ascending=True, least=0), check_batch(x)
     y = check_labels(y, len(x))
     options = [options_of(CertifyOptions, None, {"sigma": sigma, "radii": radii, **keywords}) for sigma in sigmas]
+    check_device("y", y, x)
+    largest = int(y.argmax())  # a label beyond the classes is not to be found after the work
+    Classifier.of(model).check(x[largest : largest + 1], y[largest : largest + 1])
     certificates = tuple(certify(model, x, each) for each in options)
     accuracies = tuple(tuple(certified_accuracy(one, y, radii)) for one in certificates)
     best = []

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
@@ -37,6 +38,7 @@ Loader = Iterable[Batch] | Iterable[Mapping[str, Any]]
 Data = DataSet | Images | ImageFolder | Rows | tuple[Loader | Rows, Loader | Rows]
 
 
+@validated
 def fit(
     model: nn.Module,
     data: Data,
@@ -87,6 +89,7 @@ def fit(
             return replace(fitted, run=None)
 
 
+@validated
 def train(
     config: Config, run: Path, *, resume: bool = False, console: Console | None = None, data_dir: Path | None = None
 ) -> Fitted:
