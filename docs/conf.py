@@ -14,10 +14,10 @@ myst_heading_anchors = 4
 
 # Docstrings are plain text with code between backticks; docs.site.docstrings makes them what Sphinx reads.
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-python_use_unqualified_type_names = True
-python_maximum_signature_line_length = 90
+autodoc_inherit_docstrings = False
 add_module_names = False
+
+smartquotes = False
 
 html_theme = "furo"
 html_title = f"gradreg {version}"

@@ -8,6 +8,7 @@ import re
 from sphinx.application import Sphinx
 
 _CODE = re.compile(r"`([^`]+)`")
+_STRESSED = re.compile(r"(?<![\w_*])\*(\w+)\*(?![\w*])")
 _ITEM = re.compile(r"^( *)(- |\d+\. )")
 
 
@@ -22,7 +23,7 @@ def _convert(_app: Sphinx, _what: str, _name: str, _obj: object, _options: objec
 
 
 def converted(lines: list[str]) -> list[str]:
-    """The lines as reStructuredText: words as they are, code as code, a blank line where a list begins."""
+    """The lines as reStructuredText: words as they are, code as code."""
     found: list[str] = []
     # Code may go on over the end of a line, so paragraphs are converted as a whole.
     for paragraph in re.split(r"(\n{2,})", "\n".join(lines)):
@@ -34,13 +35,26 @@ def converted(lines: list[str]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([\\*_|])", r"\\\1", text)
+    """Every sign of reStructuredText as itself, but for the stars around *a word*."""
+    parts = _STRESSED.split(text)
+    return "".join(
+        f"*{part}*" if position % 2 else re.sub(r"([\\*_|])", r"\\\1", part) for position, part in enumerate(parts)
+    )
 
 
 def _with_lists(lines: list[str]) -> list[str]:
+    """A blank line before a list and around indented lines, which keep their ends, unless they continue an item."""
     spaced: list[str] = []
+    kind = ""
     for line in lines:
-        if _ITEM.match(line) and spaced and spaced[-1].strip() and not _ITEM.match(spaced[-1]):
+        before = kind
+        if _ITEM.match(line):
+            kind = "item"
+        elif line.startswith("  ") and before != "item":
+            kind, line = "line", f"| {line.strip()}"
+        elif not line.startswith(" "):
+            kind = "text" if line else ""
+        if kind != before and before and kind:
             spaced.append("")
         spaced.append(line)
     return spaced
