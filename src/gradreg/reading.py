@@ -12,7 +12,7 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 from gradreg.checks.scalars import check_path
 from gradreg.errors import DataError, GradregError
@@ -42,19 +42,33 @@ def check_regular(path: str | os.PathLike[str]) -> int:
 
 def read_bytes(path: str | os.PathLike[str], most: int = TEXT) -> bytes:
     """The content of a regular file of at most that many bytes."""
-    size = check_regular(path)
-    if size > most:
+    if (size := check_regular(path)) > most:
         raise DataError(f"{path} must have at most {most:,} bytes; got {size:,}.")
     parts: list[bytes] = []
+    with opened(path) as file:
+        while part := file.read(_PART):  # asked for more than there is, Python would take the memory for it
+            parts.append(part)
+            if len(parts) * _PART > most + _PART:
+                raise DataError(f"{path} must have at most {most:,} bytes; got more, since it grows.")
+    return b"".join(parts)
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A regular file, open for reading; an OSError until it is closed becomes a DataError."""
+    check_regular(path)
     try:
-        with open(path, "rb") as file:
-            while part := file.read(_PART):  # asked for more than there is, Python would take the memory for it
-                parts.append(part)
-                if len(parts) * _PART > most + _PART:
-                    raise DataError(f"{path} must have at most {most:,} bytes; got more, since it grows.")
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DataError(f"{path} must be a regular file; got something else, since it was replaced just now.")
+            yield file
     except OSError as error:
         raise DataError(f"{path} cannot be read ({_words(error)}).") from error
-    return b"".join(parts)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Opens without waiting, as one would for the other end of a pipe that took the file's place since it was seen."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from gradreg import tensorfiles
 from gradreg.errors import DataError
 from gradreg.reading import check_regular, json_table
 from gradreg.writing import replacing
@@ -24,7 +24,6 @@ Facts = Mapping[str, Any]
 _CHANGED = "was changed or damaged since it was written (its checksum differs)"
 _CHECKSUM = "checksum"
 _OURS = {"kind", "facts", _CHECKSUM}
-_MOST_HEADER = 1 << 24
 
 
 def json_bytes(content: Any) -> bytes:
@@ -72,18 +71,8 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
 
     Of a file that gradreg wrote the checksum must be right, whoever reads it.
     """
-    size = check_regular(path)
-    check_memory(path, size)
-    try:
-        with open(path, "rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if size < 8 or header > min(size, _MOST_HEADER):
-            raise DataError(f"its header of {header:,} bytes must be within the file and {_MOST_HEADER:,} bytes")
-        with safe_open(path, "pt") as opened:
-            tensors, metadata = {name: opened.get_tensor(name) for name in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
-    except Exception as error:  # the library raises its own, and torch's for what does not fit a tensor
-        words = " ".join(str(error).split()).rstrip(".")
-        raise DataError(f"{path} cannot be read as {what}: {words}.") from error
+    check_memory(path, check_regular(path))
+    tensors, metadata = tensorfiles.load(path, what)
     written = {name: words for name, words in metadata.items() if name != _CHECKSUM}
     if metadata.keys() == _OURS and metadata[_CHECKSUM] != _digest(written, tensors):
         raise DataError(f"{path} {_CHANGED}: restore it, or delete it.")

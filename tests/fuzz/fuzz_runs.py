@@ -80,6 +80,9 @@ def lesser_run(value: Any, original: Any, sample: Path) -> bool:
 
 
 def hold_metrics(rows: Any, folder: Path) -> None:
+    if not (folder / "metrics.jsonl").exists():
+        assert rows == [], "a copy of a run may be without them"
+        return
     lines = (folder / "metrics.jsonl").read_text().split("\n")
     stored = [json.loads(line) for line in lines[: len(rows)]]
     assert rows == stored
@@ -137,8 +140,10 @@ def hold_checkpoints(value: Any, folder: Path) -> None:
 
 
 def lesser_checkpoints(value: Any, original: Any, sample: Path) -> bool:
-    """The checkpoint before, or none at all where both are gone."""
+    """The newest one under the name of another, the checkpoint before, or none at all where both are gone."""
     position, tensors, _ = value
+    if plain((position, tensors)) == plain(original[:2]):
+        return True
     with TemporaryDirectory() as place:
         shutil.copytree(sample, place, dirs_exist_ok=True)
         for _ in range(2):
@@ -202,7 +207,7 @@ def hold_recipe(value: Any, folder: Path) -> None:
     table = toml.parse((folder / "mine.toml").read_text(), "again")
     for name in ("epochs", "batch_size", "held_out", "data", "seed"):
         assert getattr(value, name) == table.get(name, getattr(value, name)), name
-    assert dict(value.model) == table["model"]
+    assert plain(dict(value.model)) == plain(table["model"])
 
 
 def make_shipped(folder: Path, seed: int) -> None:

@@ -74,6 +74,8 @@ def seal_tensors(folder: Path) -> None:
 def seal_evaluation(folder: Path) -> None:
     """New checksums of the table, the gallery and the facts."""
     path = folder / "evaluation.json"
+    if not all((folder / name).is_file() for name in ("evaluation.json", "images.csv", "gallery.safetensors")):
+        return  # the damage put a pipe there, or nothing
     try:
         content = json.loads(path.read_bytes())
         digest = sha256((folder / "images.csv").read_bytes()).hexdigest()

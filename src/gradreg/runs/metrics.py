@@ -5,6 +5,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
+from gradreg.checks.scalars import shown
 from gradreg.columns import check_number
 from gradreg.errors import DataError, RunError
 from gradreg.reading import json_table
@@ -53,17 +54,17 @@ def _check(row: Mapping[str, Any]) -> None:
         for name in names:
             value = row.get(name)
             if isinstance(value, bool | str):
-                raise DataError(f"{name} must be a number; got {value!r}.")
+                raise DataError(f"{name} must be a number; got {shown(value)}.")
             if value is not None:
                 check_number(name, value, 0.0, high)
     if "best" in row and not isinstance(row["best"], bool):
-        raise DataError(f"best must be true or false; got {row['best']!r}.")
+        raise DataError(f"best must be true or false; got {shown(row['best'])}.")
     for name in _WORDS:
         if not isinstance(row.get(name, ""), str):
-            raise DataError(f"{name} must be a text; got {row[name]!r}.")
+            raise DataError(f"{name} must be a text; got {shown(row[name])}.")
 
 
 def _check_whole(name: str, value: object, low: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DataError(f"{name} must be a whole number; got {value!r}.")
+        raise DataError(f"{name} must be a whole number; got {shown(value)}.")
     check_number(name, value, low, 2**53)
