@@ -75,6 +75,7 @@ class Classifier(nn.Module):
             )
         self.model, self.box, self.output = model, box, output
         self._queries: Queries | None = None
+        self._low: torch.dtype | None = None
         # Buffers, so that `to`, `double` and `half` take them along; not persistent, so that they are in no state_dict.
         self.register_buffer("_mean", _channels("mean", mean, self.device), persistent=False)
         self.register_buffer("_std", _channels("std", std, self.device, above=0), persistent=False)
@@ -95,7 +96,10 @@ class Classifier(nn.Module):
         self._check_place(x)
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        return check_logits(answer(self.model, self.normalise(x), self.output), len(x))
+        if self._low is None:
+            return check_logits(answer(self.model, self.normalise(x), self.output), len(x))
+        with torch.autocast(x.device.type, self._low):
+            return check_logits(answer(self.model, self.normalise(x), self.output), len(x)).float()
 
     def normalise(self, x: Tensor) -> Tensor:
         """Pixels in the model's precision, minus the mean, over the standard deviation."""
@@ -131,6 +135,21 @@ class Classifier(nn.Module):
             yield self._queries
         finally:
             self._queries = outer
+
+    @contextmanager
+    def computing(self, low: torch.dtype | None) -> Iterator[None]:
+        """Forwards in here run in low precision, by autocast, with logits in single; None: as they always do."""
+        outer, self._low = self._low, low
+        try:
+            yield
+        finally:
+            self._low = outer
+
+    def check_single(self) -> None:
+        """Refuse a model that autocast would leave alone: it changes single precision only."""
+        weight = _first_float(self.model)
+        if weight is not None and weight.dtype != torch.float32:
+            raise ConfigError(f"A search in low precision needs a model in torch.float32; got {weight.dtype}.")
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gradreg.attacks.search import LEAST_BUDGET
 from gradreg.checks.fields import check_fields
@@ -32,6 +32,8 @@ class SearchOptions:
     """Images per forward; results do not depend on it."""
     quantize: _Bits | None = None
     """Bits per pixel that adversarial images are rounded to."""
+    precision: Literal["model", "bf16"] = "model"
+    """Search as the model computes, or in bfloat16; then every success is asked again as the model computes."""
 
     def __post_init__(self) -> None:
         check_fields(self)

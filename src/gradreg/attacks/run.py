@@ -27,6 +27,8 @@ from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress, reported
 
+_LOW = {"bf16": torch.bfloat16}
+
 
 class Attack:
     """A search function as an attack: call it with a model and images, or name it in a suite."""
@@ -124,6 +126,9 @@ def run_plan(
     plan = [step.checked(norm, radii is not None) for step in plan]
     x, y = check_batch(x), check_labels(y, len(x))
     checked(norm, x)
+    low = _LOW.get(options.precision)
+    if low is not None:
+        classifier.check_single()
     if start is not None and check_batch(start, "start").shape != x.shape:
         raise DataError(f"start must have the shape of x, {tuple(x.shape)}; got {tuple(start.shape)}.")
     if start is not None:
@@ -137,7 +142,7 @@ def run_plan(
         with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, queries, options)
             report = _reporter(progress, number, len(batches))
-            _pursue(search, plan, radii, begin, report)
+            _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
                 snap(search, options.quantize)
             verify(search, push=options.quantize is None)
@@ -173,7 +178,12 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, opt
 
 
 def _pursue(
-    search: Search, plan: Sequence[Step], radii: tuple[float, ...] | None, start: Tensor | None, report: Progress
+    search: Search,
+    plan: Sequence[Step],
+    radii: tuple[float, ...] | None,
+    start: Tensor | None,
+    report: Progress,
+    low: torch.dtype | None,
 ) -> None:
     """Run all steps; with radii, again for the next smaller one on the images that were broken at the larger."""
     if start is not None:
@@ -184,7 +194,9 @@ def _pursue(
         if radii is not None:
             pending &= _aim(search, radii, pending)
         for number, step in enumerate(plan):
-            _attempt(search, number, step.attack.claims, partial(step.attack.search, search, **step.options))
+            # What only shortens a distance works within the error of low precision.
+            kept = low if step.attack.claims else None
+            _attempt(search, number, step.attack.claims, partial(step.attack.search, search, **step.options), kept)
             report(past * len(plan) + number + 1, rounds * len(plan))
         if radii is not None:
             pending &= search.distance <= search.goal
@@ -203,9 +215,11 @@ def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
     return pending
 
 
-def _attempt(search: Search, number: int, claims: bool, run: Callable[[], object]) -> None:
+def _attempt(
+    search: Search, number: int, claims: bool, run: Callable[[], object], low: torch.dtype | None = None
+) -> None:
     with suppress(Finished):
-        search.begin(number, claims)
+        search.begin(number, claims, low)
         run()
 
 

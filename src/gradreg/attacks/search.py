@@ -42,6 +42,10 @@ def _calls_between_looks(device: torch.device) -> int:
     return 1 if device.type == "cpu" else _ACCELERATED
 
 
+def _less_rounding(raw: Tensor, logits: Tensor) -> Tensor:
+    return raw - _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
+
+
 class Search:
     """A batch of clean images, and the nearest adversarial image known for each: `distance`, `adversarial`, `winner`.
 
@@ -80,6 +84,7 @@ class Search:
         self.fixed_radius = False
         self._streams = Streams(seed, x, y)
         self._attack, self._claims, self._calls = -1, True, 0
+        self._low: torch.dtype | None = None
         self._before = self.distance
         self._every = _calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
@@ -92,12 +97,14 @@ class Search:
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None
 
-    def begin(self, attack: int, claims: bool = True) -> None:
+    def begin(self, attack: int, claims: bool = True, low: torch.dtype | None = None) -> None:
         """Start the next attack: every image that has not reached its goal is searched again.
 
-        Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner.
+        Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner. With `low`
+        precision every success is asked about again.
         """
         self._attack, self._claims, self._before = attack, claims, self.distance
+        self._low = low
         self._retired, self._stale = self.distance == 0, True
 
     def aim(self, goal: Tensor) -> None:
@@ -142,7 +149,8 @@ class Search:
     def _searchable(self, goal: Tensor, retired: Tensor, ahead: int = 0) -> Tensor:
         live = ~(retired | (self.distance <= goal))
         if self.budget is not None and self.queries is not None:
-            live = live & (self.queries.forwards + self.queries.backwards + max(ahead, 2) <= self.budget)
+            least = max(ahead, 2) + (self._low is not None)  # a success is asked about once more
+            live = live & (self.queries.forwards + self.queries.backwards + least <= self.budget)
         return live
 
     @property
@@ -163,7 +171,7 @@ class Search:
         """The margin on logits minus their rounding error, one forward; positive is adversarial."""
         self._next()
         points = self._take(self.clamp(points))
-        with torch.no_grad():
+        with torch.no_grad(), self.classifier.computing(self._low):
             logits = self.classifier(points, self._rows)
         self._uncount(forwards=True)
         return self._shown(self._record(points, logits))
@@ -183,7 +191,7 @@ class Search:
     def sides(self, points: Tensor, rows: Tensor) -> Tensor:
         """Which of several points per image, (count, rows, …), are adversarial: one forward each, not recorded."""
         count = len(points)
-        with torch.no_grad():
+        with torch.no_grad(), self.classifier.computing(self._low):
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
         self._calls += 1
         self._uncount(forwards=True, times=count)
@@ -215,7 +223,8 @@ class Search:
             seen.append(logits.detach())
             return loss(logits, y, *parts)
 
-        losses, gradient = self.classifier.loss_and_gradient(points, self._take(self.y), tapped, self._rows)
+        with self.classifier.computing(self._low):
+            losses, gradient = self.classifier.loss_and_gradient(points, self._take(self.y), tapped, self._rows)
         self._uncount(forwards=True, backwards=True)
         reached = self._record(points, seen[0])
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
@@ -230,8 +239,8 @@ class Search:
         return self._streams.normal(self.x, draw, self._attack)
 
     def _reached(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
-        rounding = _ROUNDING * torch.finfo(logits.dtype).eps
-        reached = (raw - rounding * logits.abs().amax(1)).to(self.distance.dtype)
+        # Of low precision nothing is recorded before it was asked again, so a bare margin will do.
+        reached = (raw if self._low else _less_rounding(raw, logits)).to(self.distance.dtype)
         finite = reached.isfinite()
         self._broken |= ~(finite if self._active is None else finite | ~self._active.repeat(times)).all()
         return reached
@@ -244,6 +253,9 @@ class Search:
         better = (reached > 0) & (distance < known)
         if self._active is not None:
             better &= self._active
+        if self._low:
+            reached, raw = self._asked_again(points, reached, better)
+            better = better & (reached > 0)
         self._record_ties(raw == 0, points, distance, known)
         if self._every == 1 and not bool(better.any()):
             # Where the check is free it saves copying all images when none improved.
@@ -255,6 +267,17 @@ class Search:
         nearest = torch.where(per_image(better, points).bool(), points, self._take(self.adversarial))
         self.adversarial = self._spread(nearest, self.adversarial)
         return reached
+
+    def _asked_again(self, points: Tensor, reached: Tensor, claimed: Tensor) -> tuple[Tensor, Tensor]:
+        """What was reached, and the margin, both as the model computes them where low precision claims a success."""
+        there, raw = claimed.nonzero().flatten(), torch.full_like(reached, torch.nan)
+        if len(there):
+            rows = there if self._rows is None else self._rows[there]
+            with torch.no_grad():
+                logits = self.classifier(points[there], rows)
+            exact = margin(logits, self.y[rows], self.topk)
+            raw[there], reached[there] = exact.to(raw.dtype), _less_rounding(exact, logits).to(raw.dtype)
+        return reached, raw
 
     def _record_ties(self, tied: Tensor, points: Tensor, distance: Tensor, known: Tensor) -> None:
         tied = tied & (distance > 0) & (distance < (1 - CREDIT) * known)

@@ -109,6 +109,8 @@ def attack(
         "attacks": repr((plan, norm.name)),
         "settings": repr((chosen.radii, chosen.topk, chosen.seed, chosen.budget, chosen.quantize)),
     }
+    if chosen.precision != "model":
+        about["precision"] = chosen.precision
     if norm.name not in THREATS:
         about["norm"] = " ".join(f"{value:.4g}" for value in probe(norm, x))
     path = Path(resume)
