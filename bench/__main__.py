@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|calibration|limits|attacks|diagnosis|claims`: measurements of gradreg itself.
+"""`python -m bench training|certify|calibration|limits|attacks|precision|diagnosis|claims`: gradreg itself, measured.
 
 What a measurement does is imported when it runs.
 """
@@ -17,6 +17,7 @@ from bench.options import (
     ClaimOptions,
     DiagnosisOptions,
     LimitOptions,
+    PrecisionOptions,
     TrainingOptions,
 )
 from gradreg.errors import GradregError
@@ -27,6 +28,7 @@ Options = (
     | Annotated[CalibrationOptions, subcommand("calibration")]
     | Annotated[LimitOptions, subcommand("limits")]
     | Annotated[AttackOptions, subcommand("attacks")]
+    | Annotated[PrecisionOptions, subcommand("precision")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
 )
@@ -37,6 +39,7 @@ _MODULES = {
     CalibrationOptions: "bench.calibration",
     LimitOptions: "bench.limits",
     AttackOptions: "bench.attacks_command",
+    PrecisionOptions: "bench.precision",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",
 }

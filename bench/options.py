@@ -260,6 +260,39 @@ class LimitOptions:
         check_fields(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrecisionOptions:
+    """Seconds and distances of a search in bfloat16 beside one as the model computes (ten minutes on a core)."""
+
+    network: str = "cifar10-linf"
+    """A run directory or a network of `gradreg networks`."""
+    data: str = "cifar10"
+    images: int = 100
+    """The first test images that the network classifies correctly."""
+    threats: str | Sequence[str] = "l2,linf"
+    """Comma-separated: l2, linf."""
+    rounds: int = 1
+    """How often each search is timed, in turn; the best counts."""
+    data_dir: Path | None = None
+    """Folder of the data sets; default: $GRADREG_DATA, or the user's cache folder."""
+    json: Path | None = None
+    """A file to write all figures to."""
+
+    def __post_init__(self) -> None:
+        _at_least_one(self, "images", "rounds")
+        _check_known("threats", _names(self.threats), THREATS)
+        _check_writable(self.json)
+
+    @property
+    def norms(self) -> tuple[ThreatName, ...]:
+        """The threats by name, in the order they are measured."""
+        return tuple(name for name in THREATS if name in _names(self.threats))
+
+    def facts(self) -> dict[str, Any]:
+        """What the figures depend on, and not where they are written to."""
+        return {key: value for key, value in asdict(self).items() if key not in _PLACES}
+
+
 # Where something lies does not change what is measured.
 _PLACES = ("data_dir", "json", "work")
 

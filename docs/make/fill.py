@@ -12,7 +12,8 @@ After "gradreg:" stands one of
 - "runs": training runs side by side, from run directories instead of evaluations,
 - "attacks" and one of its tables, from a file of `python -m bench attacks --json`,
 - "claims", from a file of `python -m bench claims --json`,
-- "steps", from a file of `python -m bench training --json`.
+- "steps", from a file of `python -m bench training --json`,
+- "precision", from a file of `python -m bench precision --json`.
 
 After "from" stand the folders, as patterns relative to the checkout of the page (the nearest folder above it that holds
 a pyproject.toml).
@@ -25,6 +26,7 @@ from pathlib import Path
 from docs.make import benches
 from docs.make.claims import claims_table
 from docs.make.ordering import ordering
+from docs.make.precision import precision_table
 from docs.make.steps import steps_table
 from gradreg.config.fractions import fraction
 from gradreg.errors import DataError
@@ -123,6 +125,8 @@ def _made(words: Sequence[str], patterns: Sequence[str], root: Path) -> Table:
             return claims_table(root / " ".join(patterns))
         case ["steps"]:
             return steps_table(root / " ".join(patterns))
+        case ["precision"]:
+            return precision_table(root / " ".join(patterns))
         case ["attacks", *kind]:
             return benches.attacks_table(kind, benches.read(root / " ".join(patterns)))
     return table(words, compare(folders(patterns, root, FACTS, "evaluation")))
