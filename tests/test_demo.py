@@ -1,15 +1,23 @@
 """The tour, cut short: it leaves runs, evaluations and a page whose figures are those of the evaluations."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
-from gradreg.demo import _RECIPES, DemoError, demo
+from commands import status
+from gradreg import demo as module
+from gradreg.demo import DemoError, DemoOptions, demo, moral
+from gradreg.errors import ConfigError
+from gradreg.evaluation.options import EvaluationOptions
+from gradreg.evaluation.record import Evaluation
 from gradreg.report.comparison import Comparison
 from gradreg.report.writing import render
+from handmade import handmade
 
 
 def told(console: Console) -> str:
@@ -24,9 +32,10 @@ def console() -> Console:
 
 @pytest.mark.slow
 def test_the_tour_writes_a_complete_report_that_agrees_with_its_evaluations(tmp_path: Path, console: Console) -> None:
-    found = demo(tmp_path, images=16, epochs=2, seed=0, data_dir=None, console=console)
+    options = DemoOptions(out=tmp_path, images=16, epochs=2)
+    found = demo(options, console)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert set(found) == set(_RECIPES)
+    assert set(found) == set(options.recipes)
     parts = [f"t-table-{number}" for number in range(1, 6)]
     for part in (*parts, "curves", "frontier", "gallery", "gaps", "diagnosis"):
         assert f'id="{part}"' in page
@@ -34,19 +43,76 @@ def test_the_tour_writes_a_complete_report_that_agrees_with_its_evaluations(tmp_
         table["key"]: table for table in json.loads(render(Comparison.of(list(found.values())), "json"))["tables"]
     }
     for recipe, evaluation in found.items():
-        distance = evaluation.threats["l2"].mean_distance()
-        row = next(row for row in tables["table-2"]["rows"] if row["name"] == recipe)
-        values = [cell["value"] for cell in row["cells"]]
-        assert pytest.approx(distance) in values
-        assert f"{distance:.2f}" in told(console)
+        row = next(row for row in tables["robust-accuracy"]["rows"] if row["name"] == recipe)
+        for cell, (threat, radius) in zip(
+            row["cells"][1:], (("linf", 0.05), ("linf", 0.1), ("l2", 0.75), ("l2", 1.5)), strict=True
+        ):
+            assert cell["value"] == evaluation.threats[threat].robust_accuracy(radius).value
+        assert f"{100 * evaluation.threats['linf'].robust_accuracy(0.1).value:.1f} %" in told(console)
         assert evaluation.subject.hours is not None
-    assert "times further away" in told(console)
+    assert moral(found) in told(console)
     assert (tmp_path / "report.html").resolve().as_uri() in told(console).replace("\n", "")
 
-    again = demo(tmp_path, images=16, epochs=2, seed=0, data_dir=None, console=console)
+    again = demo(options, console)
     assert {name: one.subject.hours for name, one in again.items()} == {n: o.subject.hours for n, o in found.items()}
 
 
+@pytest.mark.slow
+def test_the_fast_tour_ends_with_intervals_that_do_not_overlap(tmp_path: Path, console: Console) -> None:
+    found = demo(DemoOptions(out=tmp_path, fast=True), console)
+    assert list(found) == ["mnist5k-undefended", "mnist5k-linf"]
+    assert {len(one) for one in found.values()} == {500}
+    assert moral(found).endswith("The 95 % intervals do not overlap.")
+
+
+def evaluated(robust: int) -> Evaluation:
+    """A hundred images, so many of which are robust at l∞ 8/255."""
+    evaluation, n = handmade(hours=1.0), 100
+    distance = torch.where(torch.arange(n) < robust, 1.0, 0.001)
+    record = evaluation.threats["linf"]
+    attacked = replace(record.attacked, distance=distance, winner=("fmn",) * n)
+    return replace(evaluation, threats={"linf": replace(record, attacked=attacked, bounded=None)})
+
+
+def test_the_last_sentence_says_what_was_measured() -> None:
+    found = {"mnist5k-undefended": evaluated(20), "mnist5k-linf": evaluated(80)}
+    assert moral(found) == (
+        "Trained with the gradient penalty, 1.0 times as long as without, the network is right within l∞ 8/255 of "
+        "80.0 % (70.8–87.3 %) of 100 test images; undefended, of 20.0 % (12.7–29.2 %). The 95 % intervals do not "
+        "overlap."
+    )
+    found["mnist5k-linf"] = evaluated(24)
+    assert moral(found).endswith("The 95 % intervals overlap, so it shows little.")
+
+
+def test_numbers_are_checked_before_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("images", "epochs"):
+        with pytest.raises(ConfigError, match=rf"^{name} must be at least 1; got 0\.$"):
+            DemoOptions(**{name: 0})  # type: ignore[arg-type]
+        assert status(["demo", "--out", str(tmp_path / "demo"), f"--{name}", "0"]) == 2
+        assert f"{name} must be at least 1; got 0." in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_tour_looks_at_enough_images_at_radii_that_separate(fast: bool) -> None:
+    options = DemoOptions(fast=fast)
+    for recipe in options.recipes:
+        train, evaluate = options.commands(recipe)
+        given = dict(zip(evaluate[2::2], evaluate[3::2], strict=True))
+        assert int(given["--images"]) >= 500
+        asked = {name.removeprefix("--").replace("-", "_"): value for name, value in given.items()}
+        numbers = {name: int(value) if value.isdigit() else value for name, value in asked.items()}
+        assert "linf" in EvaluationOptions(**numbers).threats  # type: ignore[arg-type]
+        assert train[:2] == ["train", recipe]
+    assert module._DEFENDED in options.recipes
+    assert module._UNDEFENDED in options.recipes
+
+
 def test_a_step_that_fails_ends_the_tour_with_its_sentence(tmp_path: Path, console: Console) -> None:
-    with pytest.raises(DemoError, match=r"gradreg train .* ended with status 2: .*epochs"):
-        demo(tmp_path, images=16, epochs=-1, seed=0, data_dir=None, console=console)
+    (tmp_path / "mnist5k-undefended").mkdir()
+    (tmp_path / "mnist5k-undefended" / "config.toml").write_text("epochs = -1\n")
+    (tmp_path / "mnist5k-linf").mkdir()
+    (tmp_path / "mnist5k-linf" / "config.toml").write_text("epochs = -1\n")
+    with pytest.raises(DemoError, match=r"gradreg train .* ended with status 2: "):
+        demo(DemoOptions(out=tmp_path, fast=True), console)

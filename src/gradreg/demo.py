@@ -1,4 +1,4 @@
-"""The tour: one small network on real digits, undefended and defended three ways, evaluated and compared on one page.
+"""The tour: one small network on real digits, undefended and defended, evaluated and compared on one page.
 
 It runs the same commands that a user would, as many side by side as there are cores, and says which.
 """
@@ -7,29 +7,30 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Count, Natural
+from gradreg.config.fractions import radius_name
+from gradreg.display.numbers import interval, percent
+from gradreg.display.terminal import Curves, bar
 from gradreg.errors import GradregError
 from gradreg.evaluation.files import load
-from gradreg.evaluation.record import Evaluation
-from gradreg.evaluation.shares import share_of
-from gradreg.norms import THREATS as NORMS
+from gradreg.evaluation.record import Evaluation, ThreatRecord
+from gradreg.evaluation.shares import Share, share_of
 
-# The longest first, so that no core is idle at the end.
-_RECIPES = ("mnist5k-at", "mnist5k-linf", "mnist5k-l2", "mnist5k-undefended")
-# Fewer than usual, since the tour is to be short: the report says how many.
-_SAMPLES = 1_000
-CALIBRATION = 160
-SIGMA = 0.5
-THREATS = ("l2", "linf")
+_UNDEFENDED, _DEFENDED, _HEADLINE = "mnist5k-undefended", "mnist5k-linf", "linf"
+_BAR = 14
 
 
 class DemoError(GradregError):
@@ -37,36 +38,92 @@ class DemoError(GradregError):
 
 
 @dataclass(frozen=True)
-class _Tour:
-    """Where the tour's files go, and how much it does."""
+class _Size:
+    """How much a tour does."""
 
-    folder: Path
+    recipes: tuple[str, ...]
+    """The longest first, so that no core is idle at the end."""
+    threats: tuple[str, ...]
     images: int
     epochs: int
-    seed: int
-    data_dir: Path | None
-    console: Console
-    children: list["subprocess.Popen[str]"] = field(default_factory=list)
+    more: tuple[str, ...]
+    """Options of each evaluation, besides."""
+
+
+_BOUNDS = ("--attacks", "quick", "--regularity", "ascent", "--calibration-images", "160")
+_WHOLE = _Size(
+    ("mnist5k-at", _DEFENDED, "mnist5k-l2", _UNDEFENDED),
+    ("l2", "linf"),
+    1000,
+    6,
+    # Fewer samples than usual, since the tour is to be short: the report says how many.
+    (*_BOUNDS, "--smoothing", "0.5", "--samples", "200"),
+)
+_FAST = _Size((_DEFENDED, _UNDEFENDED), (_HEADLINE,), 500, 4, _BOUNDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """Options of the tour, the same in Python and on the command line."""
+
+    out: Path = Path("runs/demo")
+    """Where its runs, evaluations and report.html go; started again there, it resumes."""
+    fast: bool = False
+    """Two networks and one threat only, in less than a minute."""
+    images: Count | None = None
+    """Test images to evaluate on; default: all 1000, or 500 with --fast."""
+    epochs: Count | None = None
+    """Of each training: equal, so that costs compare; default: 6, or 4 with --fast."""
+    seed: Natural = 0
+    data_dir: Path | None = None
+    """Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def _size(self) -> _Size:
+        return _FAST if self.fast else _WHOLE
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """What is trained, the longest first."""
+        return self._size.recipes
 
     def commands(self, recipe: str) -> list[list[str]]:
         """What a user would type after `gradreg`; a tour that was interrupted goes on where it was."""
-        run = self.folder / recipe
+        size, run = self._size, self.out / recipe
         where = ["--data-dir", str(self.data_dir)] if self.data_dir else []
         again = ["--resume"] if (run / "config.toml").exists() else []
         train = ["train", recipe, "--run", str(run), *again, *where]
-        train += ["--set", f"seed={self.seed}", "--set", f"epochs={self.epochs}"]
-        evaluate = ["evaluate", str(run), "--images", str(self.images), "--attacks", "quick", "--seed", str(self.seed)]
-        evaluate += ["--smoothing", str(SIGMA), "--samples", str(_SAMPLES), "--calibration-images", str(CALIBRATION)]
-        return [train, [*evaluate, *where]]
+        train += ["--set", f"seed={self.seed}", "--set", f"epochs={self.epochs or size.epochs}"]
+        evaluate = [
+            "evaluate",
+            str(run),
+            "--threat",
+            ",".join(size.threats),
+            "--images",
+            str(self.images or size.images),
+        ]
+        return [train, [*evaluate, *size.more, "--seed", str(self.seed), *where]]
+
+
+@dataclass(frozen=True)
+class _Tour:
+    """A tour under way."""
+
+    options: DemoOptions
+    console: Console
+    children: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def run(self, recipe: str) -> None:
         """Train and evaluate one network."""
-        for command in self.commands(recipe):
+        for command in self.options.commands(recipe):
             self._say(f"$ gradreg {shlex.join(command)}")
             self._run(command, lambda line: self._say(f"  {recipe}: {line}"))
 
     def _run(self, command: list[str], tell: Callable[[str], None]) -> None:
-        threads = max(1, (os.cpu_count() or 1) // len(_RECIPES))
+        threads = max(1, (os.cpu_count() or 1) // len(self.options.recipes))
         settings = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
         with TemporaryFile("w+") as complaints:
             with subprocess.Popen(
@@ -93,58 +150,87 @@ class _Tour:
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def demo(
-    folder: Path, images: int, epochs: int, seed: int, data_dir: Path | None, console: Console
-) -> dict[str, Evaluation]:
+def demo(options: DemoOptions, console: Console) -> dict[str, Evaluation]:
     """Train, evaluate, write the report and say what it shows; the evaluations by recipe."""
     from gradreg.report import report
 
-    start = perf_counter()
-    tour = _Tour(folder, images, epochs, seed, data_dir, console)
-    with ThreadPoolExecutor(min(len(_RECIPES), os.cpu_count() or 1)) as pool:
+    start, recipes = perf_counter(), options.recipes
+    tour = _Tour(options, console)
+    with ThreadPoolExecutor(min(len(recipes), os.cpu_count() or 1)) as pool:
         try:
-            for _ in pool.map(tour.run, _RECIPES):
+            for _ in pool.map(tour.run, recipes):
                 pass
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             tour.stop()
             raise
-    found = {recipe: load(folder / recipe / "evaluation") for recipe in reversed(_RECIPES)}
-    page = report(found.values(), folder / "report.html")
-    console.print(_table(found, images, seed))
-    console.print(_moral(found), highlight=False, soft_wrap=True)
+    found = {recipe: load(options.out / recipe / "evaluation") for recipe in reversed(recipes)}
+    page = report(found.values(), options.out / "report.html")
+    plain = console.options.ascii_only
+    console.print(_table(found, options.seed, plain))
+    console.print(_curves(found).text(plain), soft_wrap=True)
+    console.print(f"\n{moral(found)}", highlight=False, soft_wrap=True)
     seconds = perf_counter() - start
     console.print(f"All of it, with every caveat: {page.resolve().as_uri()} ({seconds:.0f} s)", soft_wrap=True)
     return found
 
 
-def _table(found: dict[str, Evaluation], images: int, seed: int) -> Table:
-    title = f"small network, mnist5k, {images} random test images, seed {seed}"
+def moral(found: Mapping[str, Evaluation]) -> str:
+    """What the tour shows, in one sentence with its intervals; whether they overlap is looked at, not assumed."""
+    radius = found[_DEFENDED].data.usual_radius(_HEADLINE)
+    robust, plain = (found[name].threats[_HEADLINE].robust_accuracy(radius) for name in (_DEFENDED, _UNDEFENDED))
+    hours = [found[name].subject.hours for name in (_DEFENDED, _UNDEFENDED)]
+    cost = f", {hours[0] / hours[1]:.1f} times as long as without," if hours[0] and hours[1] else ""
+    symbol = found[_DEFENDED].threats[_HEADLINE].symbol
+    separate = "do not overlap" if plain.high < robust.low or robust.high < plain.low else "overlap, so it shows little"
+    return (
+        f"Trained with the gradient penalty{cost} the network is right within {symbol} {radius_name(radius)} of "
+        f"{_words(robust)} of {robust.n} test images; undefended, of {_words(plain)}. The 95 % intervals {separate}."
+    )
+
+
+def _words(share: Share) -> str:
+    return f"{percent(share.value)} ({interval(share.low, share.high)})"
+
+
+def _table(found: Mapping[str, Evaluation], seed: int, plain: bool) -> Table:
+    """Clean and robust accuracy as bars, with 95 % intervals."""
+    first = next(iter(found.values()))
     table = Table(
-        title=title,
+        title=f"accuracy of small networks on {len(first)} random test images of {first.data.name}, seed {seed}",
         title_style="",
-        caption="errors, clean and within that distance; mean distance in l2; mean gradient of the margin",
+        caption="below each accuracy its 95 % Clopper-Pearson interval",
         min_width=60,
     )
-    radii = next(iter(found.values())).data.usual_radius
-    within = [f"{NORMS[name].symbol} {radii(name):g}" for name in THREATS]
-    headings = ("", "clean", *within, "distance", "‖∇ℓ‖₂", "training")
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "" else "right")
-    for recipe, one in found.items():
-        errors = [one.threats[name].robust_error(radii(name)).value for name in THREATS]
-        shares = (f"{share:.1%}" for share in (share_of(one.wrong).value, *errors))
+    balls = [f"{record.symbol} {first.data.usual_radius(name):g}" for name, record in first.threats.items()]
+    for heading in ("", "clean", *(f"within {ball}" for ball in balls), "training"):
+        table.add_column(heading, justify="left")
+    for line, (recipe, one) in enumerate(found.items()):
+        robust = [record.robust_accuracy(one.data.usual_radius(name)) for name, record in one.threats.items()]
         hours = one.subject.hours
-        bounded = one.threats["l2"].bounded
-        slope = "–" if bounded is None else f"{float(bounded.gradient_norm.mean()):.2f}"
         training = "–" if hours is None else f"{3600 * hours:.0f} s"
-        distance = f"{one.threats['l2'].mean_distance():.2f}"
-        table.add_row(recipe.removeprefix("mnist5k-"), *shares, distance, slope, training)
+        cells = [_cell(each, line, plain) for each in (share_of(~one.wrong), *robust)]
+        table.add_row(recipe.removeprefix("mnist5k-"), *cells, training)
     return table
 
 
-def _moral(found: dict[str, Evaluation]) -> str:
-    plain, robust = (found[name].threats["l2"].mean_distance() for name in ("mnist5k-undefended", "mnist5k-l2"))
-    costs = [found[name].subject.hours for name in ("mnist5k-l2", "mnist5k-at")]
-    cost = "" if None in costs else f", for {costs[0] / costs[1]:.0%} of the time of adversarial training"  # type: ignore[operator]
-    return f"The l2 penalty pushed adversarial images {robust / plain:.1f} times further away{cost}."
+def _cell(share: Share, line: int, plain: bool) -> Text:
+    drawn = bar(share.value, _BAR, line, plain)
+    return Text.assemble(f"{percent(share.value):>7} ", drawn, (f"\n        {interval(share.low, share.high)}", "dim"))
+
+
+def _curves(found: Mapping[str, Evaluation]) -> Curves:
+    """Robust accuracy against distance under the threat of the last sentence, past the radii that are quoted."""
+    records = {name.removeprefix("mnist5k-"): one.threats[_HEADLINE] for name, one in found.items()}
+    first = next(iter(found.values()))
+    end = 2 * first.data.usual_radius(_HEADLINE)
+    return Curves(
+        f"robust accuracy within {first.threats[_HEADLINE].symbol} distance",
+        [(name, partial(_accuracy, record)) for name, record in records.items()],
+        end,
+        [(eps, f"{eps:g}") for eps in (0.0, end / 4, end / 2, 3 * end / 4, end)],
+    )
+
+
+def _accuracy(record: ThreatRecord, eps: float) -> float:
+    return float(record.robust(eps).double().mean())
