@@ -75,6 +75,7 @@ class DemoOptions:
     epochs: Count | None = None
     """Of each training: equal, so that costs compare; default: 6, or 4 with --fast."""
     seed: Natural = 0
+    """Of the trainings, the selection of images and the attacks."""
     data_dir: Path | None = None
     """Where data sets are stored; default: $GRADREG_DATA, or the user's cache folder."""
 

@@ -68,6 +68,7 @@ class ModelArguments:
     std: str | None = None
     """What they are divided by after that."""
     device: str = "auto"
+    """Where to compute: cpu, cuda, cuda:1, mps; auto takes an accelerator if there is one."""
     data_dir: DataDir = None
     trust: TrustOption = None
 

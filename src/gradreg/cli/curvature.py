@@ -28,6 +28,7 @@ class Curvature:
     delta: float | None = None
     """The δ of an attacker who pays ‖v‖²/(2δ): also print λ = δ/(1 − δC)."""
     seed: int = 0
+    """Chooses the images and the directions that the search begins with."""
 
     def __post_init__(self) -> None:
         check_integer("images", self.images, least=1)

@@ -36,6 +36,7 @@ class Inspect:
     regularity: Path | None = None
     """A saved Regularity for the bounds; default: estimated around the image."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("inspection.png")
+    """Where the picture goes, a .png file."""
 
     def run(self) -> None:
         if self.output.suffix.lower() != ".png":

@@ -15,10 +15,11 @@ class Runs:
     """Compare training runs: the settings that differ, accuracy, and cost."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run directories."""
+    """Run directories to compare."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Where to write; default: stdout."""
     format: Literal["md", "tex", "csv", "json"] = "md"
+    """Markdown, LaTeX, CSV or JSON."""
 
     def run(self) -> None:
         text = runs_text(self.runs, self.format)

@@ -23,6 +23,7 @@ class DiagnosisOptions:
     images: AtMost = 128
     """Images to test, the first ones. Masking is large or absent, so this many show it."""
     seed: Natural = 0
+    """Of the random numbers that attacks draw."""
     batch_size: AtMost = 256
     """Images per forward."""
 

@@ -27,6 +27,7 @@ class InspectionOptions:
     samples: Count = 10_000
     """Noisy images for the certificate, at most."""
     seed: Natural = 0
+    """Of the random numbers that attacks draw."""
 
     def __post_init__(self) -> None:
         check_fields(self)
