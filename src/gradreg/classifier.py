@@ -226,8 +226,9 @@ class Classifier(nn.Module):
         low, high = self.box
         smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):
+            what = "Pixels" if name == "x" else f"Pixels of {name}"
             raise DataError(
-                f"Pixels of {name} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
+                f"{what} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
                 "unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)."
             )
 

@@ -7,6 +7,7 @@ from html import escape
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from gradreg.checks.scalars import shown as words_of
 from gradreg.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def reported(title: str, wanted: "Progress | bool | None") -> Iterator[Progress]
     elif callable(wanted):
         yield wanted
     else:
-        raise ConfigError(f"progress must be True, False or a function of (done, total); got {wanted!r}.")
+        raise ConfigError(f"progress must be True, False or a function of (done, total); got {words_of(wanted)}.")
 
 
 def in_notebook() -> bool:

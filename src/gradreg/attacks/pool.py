@@ -11,7 +11,7 @@ from torch import Tensor
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.theirs import verified
 from gradreg.checks.calls import validated
-from gradreg.checks.objects import check_kind
+from gradreg.checks.objects import check_kind, check_several
 from gradreg.checks.scalars import check_count, shown
 from gradreg.checks.tensors import check_positions
 from gradreg.codec import join
@@ -204,9 +204,7 @@ def _check(result: AttackResult, examined: Tensor) -> None:
 def pooled(results: Iterable[AttackResult]) -> AttackResult:
     """The per-image minimum of results about the same images."""
     pool: Pool | None = None
-    if not isinstance(results, Iterable) or getattr(results, "ndim", 1) == 0:
-        raise DataError(f"results must be attack results; got {shown(results)}.")
-    for result in results:
+    for result in check_several("results", results, "a list of attack results", DataError):
         check_kind("A result to pool", result, (AttackResult,))
         pool = pool or Pool(len(result))
         pool.update(result)

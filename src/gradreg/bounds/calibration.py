@@ -107,7 +107,7 @@ def chance_of(violated: int, images: int, calibration: Calibration) -> float:
     How many exceed the k-th smallest of n has a negative hypergeometric distribution: a beta-binomial one, not a
     binomial, since s is itself drawn. Ties make violations rarer, so this is never too small.
     """
-    images = check_integer("images", images, least=0, most=_MOST_IMAGES)
+    images = check_integer("images", images, least=0, ends=_MOST_IMAGES)
     violated = check_integer("violated", violated, least=0, most=images)
     n, k = calibration.n, rank(calibration.n, calibration.alpha)
     whole = _log_choose(n + images, images)

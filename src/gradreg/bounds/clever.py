@@ -75,8 +75,8 @@ def clever(
     """
     geometry, classifier = threat_named(threat), Classifier.of(model)
     radius = None if radius is None else check_number("radius", radius, above=0)
-    blocks = check_integer("blocks", blocks, least=3, most=_MOST)
-    samples = check_integer("samples", samples, least=1, most=_MOST)
+    blocks = check_integer("blocks", blocks, least=3, ends=_MOST)
+    samples = check_integer("samples", samples, least=1, ends=_MOST)
     need("scipy", "CLEVER")
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     _, y = check(classifier, x, y)

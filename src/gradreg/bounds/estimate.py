@@ -90,7 +90,7 @@ def estimate_regularity(
         need("scipy", f"Estimating by {method!r}")
     search = Search(method, samples, steps, restarts, rivals, slack, lipschitz_steps, seed)
     fitting = Fitting(block_size, p, fit or ("mle" if method == "paper" else "lmoments"), seed)
-    if attacks != "standard":
+    if not isinstance(attacks, str) or attacks != "standard":
         from gradreg.attacks.suite import AttackOptions
 
         AttackOptions(attacks=attacks, threat=threat)

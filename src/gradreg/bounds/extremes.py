@@ -73,7 +73,7 @@ def extreme_value(
     p = check_number("p", p, above=0, below=1, usual="the probability of exceeding the estimate; 0.001 is usual")
     check_choice("method", method, ("lmoments", "mle"))
     block_size, seed = check_integer("block_size", block_size, least=1), check_integer("seed", seed, least=0)
-    bootstrap = check_integer("bootstrap", bootstrap, least=1, most=_MOST_REFITS)
+    bootstrap = check_integer("bootstrap", bootstrap, least=1, ends=_MOST_REFITS)
     maxima = _floats("maxima", maxima, nan=True)
     if maxima.ndim != 1 or len(maxima) < 3:
         raise BoundsError(f"A GEV fit needs at least 3 block maxima; got {maxima.size}. Use more blocks.")

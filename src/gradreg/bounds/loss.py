@@ -105,7 +105,7 @@ def same_loss(name: str, threshold: float, scores: Scores, topk: int, given: Cri
     if given is None or isinstance(given, str):
         if name not in get_args(CriterionName):
             raise ConfigError(f"The regularity is about the criterion {name}: pass it as criterion=.")
-        given = given or cast(CriterionName, name)
+        given = cast(CriterionName, name) if given is None else given
     loss = loss_of(given, threshold, scores, topk)
     if loss.name != name:
         raise ConfigError(f"criterion must be {name}, which the regularity is about; got {loss.name}.")

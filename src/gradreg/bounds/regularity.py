@@ -100,6 +100,19 @@ class Regularity(Shown):
             raise ConfigError("ω must be ≥ 0 and must not fall with the radius, like any supremum over growing balls.")
         if not bool((self.lipschitz > 0).all()):
             raise ConfigError("L must be positive: a constant loss has no margin to bound.")
+        for name, shapes in (
+            ("keys", [(len(self.keys.flatten()),)]),
+            ("shape", [(0,), (1 + len(eps),)]),
+            ("lipschitz_upper", [(0,), self.lipschitz.shape]),
+            ("omega_upper", [(0,), omega.shape]),
+        ):
+            if getattr(self, name).shape not in shapes:
+                found = tuple(getattr(self, name).shape)
+                raise ConfigError(f"{name} must have shape {' or '.join(map(str, map(tuple, shapes)))}; got {found}.")
+        if bool(self.lipschitz_upper.isnan().any()) or bool(self.omega_upper.isnan().any()):
+            raise ConfigError("lipschitz_upper and omega_upper must be limits, finite or not; got NaN.")
+        if self.crossing.ndim != 1:
+            raise ConfigError(f"crossing must have one entry per image; got {shown(self.crossing)}.")
         if self.crossing.numel() and self.crossing.shape != self.lipschitz.shape:
             raise ConfigError(f"crossing must have one entry per image; got shape {tuple(self.crossing.shape)}.")
 

@@ -129,11 +129,11 @@ def bounds(
         envelope = "linear" if len(regularity.crossing) else "step"
     check_choice("envelope", envelope, get_args(_Envelope))
     batch_size = check_integer("batch_size", batch_size, least=1)
+    loss = same_loss(regularity.criterion, regularity.threshold, regularity.scores, regularity.topk, criterion)
     classifier = Classifier.of(model)
     _, y = check(classifier, x, y)
     geometry = checked(regularity.norm, x)
     flags = (*regularity.flags, *_compare_images(x, regularity))
-    loss = same_loss(regularity.criterion, regularity.threshold, regularity.scores, regularity.topk, criterion)
     values, norms = [], []
     for part in batches(len(x), batch_size):
         value, gradient = classifier.loss_and_gradient(x[part], y[part], loss)

@@ -85,6 +85,8 @@ def _union(name: str, value: Any, parts: tuple[Any, ...], limits: Range) -> Any:
         return value
     if any(getattr(kind, "__module__", "") == "torch" and kind.__name__ == "device" for kind in kinds):
         return check_place(name, value)
+    if plain == {bool, Callable} and not isinstance(value, bool):
+        return check_function(name, value, Must("True, False or a function"))
     return check_kind(name, value, tuple(kinds)) if all(map(_is_class, kinds)) else value
 
 

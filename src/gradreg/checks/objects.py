@@ -1,6 +1,7 @@
 """Texts, functions, devices and objects of a class. What an argument must be stands in its type hint, or in `Must`."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,13 @@ def check_words(name: str, value: Any, must: Words) -> tuple[str, ...]:
     if not found or any(re.fullmatch(must.pattern, each) is None for each in found):
         raise ConfigError(f"{name} must be {must.words}; got {shown(value)}.")
     return found
+
+
+def check_several(name: str, value: Any, words: str, error: type[GradregError] = ConfigError) -> list[Any]:
+    """The entries of a list, or of whatever gives them one after the other; a text or a table does not."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise error(f"{name} must be {words}; got {shown(value)}.")
+    return list(value)
 
 
 def check_text(name: str, value: Any) -> str:

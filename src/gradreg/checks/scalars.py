@@ -60,7 +60,8 @@ AtMost = Annotated[int, Range(least=1)]
 Repeats = Annotated[int, Range(least=0, ends=_BILLION)]
 """How often something is done, if at all."""
 Natural = Annotated[int, Range(least=0)]
-Side = Annotated[int, Range(least=1, most=10_000, usual="pixels along a side")]
+Side = Annotated[int, Range(least=1, ends=10_000)]
+"""Pixels along a side of an image."""
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Between0And1 = Annotated[float, Range(above=0, below=1)]
@@ -121,7 +122,7 @@ def check_integer(
     if abs(found) > _LARGEST_WHOLE:
         raise error(f"{name} must be at most {_LARGEST_WHOLE} in size; got {shown(found)}.")
     if ends is not None and found > ends:
-        raise error(f"{name} must be at most {int(ends):,}, since more would not end; got {shown(found)}.")
+        raise error(f"{name} must be at most {int(ends):,}: more would neither end nor fit in; got {shown(found)}.")
     return found
 
 

@@ -19,6 +19,8 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
     """`x` as a float batch of at least one image, (N, …)."""
     if not isinstance(x, Tensor):
         raise DataError(f"{name} must be a float tensor of shape (N, …); got {shown(x)}.")
+    if x.is_meta:
+        raise DataError(f"{name} must hold pixels; got a tensor on the meta device, which has none.")
     if x.ndim < 2 or not x.is_floating_point() or x.numel() == 0:
         raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
     return x

@@ -94,7 +94,7 @@ class FolderBatches(Epochs):
         self.size = folder.size if size is None else conform("size", size, Side)
         self.min_scale = min_scale if "crop" in names else None
         self.flip = "flip" in names
-        self.workers = check_integer("workers", workers, least=0, most=_MOST_WORKERS)
+        self.workers = check_integer("workers", workers, least=0, ends=_MOST_WORKERS)
         self.device = torch.device("cpu" if device is None else device)
         self.channels_last = channels_last
 

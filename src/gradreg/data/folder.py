@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Side
-from gradreg.checks.tensors import check_index, check_labels
+from gradreg.checks.tensors import check_classes, check_index, check_labels
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -32,7 +32,9 @@ class ImageFolder:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_labels(self.labels, len(self.paths), "labels")
+        labels = check_labels(self.labels, len(self.paths), "labels")
+        if len(labels):
+            check_classes(labels, len(self.classes), "labels")
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
+from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import shown
 from gradreg.codec import join
 from gradreg.diagnosis.registry import TESTS
@@ -88,9 +89,10 @@ def is_proven_bug(flags: Iterable[Flag]) -> bool:
 
 
 def _flags(given: Iterable[Flag]) -> list[Flag]:
-    found = list(given) if isinstance(given, Iterable) else [given]
+    words = "a list of Flags, as diagnose returns it"
+    found = check_several("flags", given, words, DataError)
     if not all(isinstance(flag, Flag) for flag in found):
-        raise DataError(f"flags must be a list of Flags, as diagnose returns it; got {shown(given)}.")
+        raise DataError(f"flags must be {words}; got {shown(given)}.")
     return found
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradreg.calling.answers import Model
+from gradreg.checks.calls import validated
 from gradreg.checks.tensors import check_batch
 from gradreg.errors import ModelError
 from gradreg.models.activations import activation as activation_named
@@ -56,6 +57,7 @@ def swap_pooling(model: nn.Module) -> nn.Module:
     return _replaced(model, (*_AVERAGES, *_ADAPTIVE), _average, "max pooling layer to replace")
 
 
+@validated
 def kinks(model: Model, x: Tensor) -> dict[str, int]:
     """Which operations with kinks one forward of `x` goes through, and how often, layers or not."""
     check_batch(x)

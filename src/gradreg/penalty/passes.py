@@ -20,6 +20,7 @@ from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
 from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
+from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError, ModelError
 from gradreg.losses import cross_entropy
 from gradreg.precision import at_least_single
@@ -178,7 +179,7 @@ class Calls:
 def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
     """Raise an error for an unknown mode, or one that the model does not allow."""
     if not isinstance(mode, str) or mode not in ("train", "frozen"):
-        raise ConfigError(f"bn must be 'train' (batch statistics) or 'frozen' (running statistics); got {mode!r}.")
+        raise ConfigError(f"bn must be 'train' (batch statistics) or 'frozen' (running statistics); got {shown(mode)}.")
     if mode == "frozen" and not isinstance(model, nn.Module):
         raise ConfigError(
             "bn='frozen' switches the model's BatchNorm layers, which a plain function does not expose: pass the "

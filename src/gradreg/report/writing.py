@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from gradreg.checks.calls import validated
-from gradreg.checks.scalars import check_path, check_switch, shown
+from gradreg.checks.objects import check_several
+from gradreg.checks.scalars import check_path, check_switch
 from gradreg.errors import ConfigError
 from gradreg.evaluation.files import load
 from gradreg.evaluation.record import Evaluation
@@ -52,9 +53,8 @@ def report(
 
 def compare(evaluations: Iterable[_Given]) -> Comparison:
     """Evaluations, or the folders they were saved to, checked and prepared for a report."""
-    if not isinstance(evaluations, Iterable) or getattr(evaluations, "ndim", 1) == 0:
-        raise ConfigError(f"evaluations must be evaluations, or folders that hold them; got {shown(evaluations)}.")
-    return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in evaluations])
+    given = check_several("evaluations", evaluations, "evaluations, or folders that hold them")
+    return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in given])
 
 
 def render(comparison: Comparison, format: Format, paper: bool = False) -> str:

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.checks.calls import validated
-from gradreg.checks.scalars import check_choice, check_path
 from gradreg.errors import ConfigError, RunError
 from gradreg.models import build
 from gradreg.models.registry import MODELS
 from gradreg.reading import one_sentence
 from gradreg.runs import files, networks
 from gradreg.runs.directory import RunDirectory
-from gradreg.runs.trust import Trust, check_trusted
+from gradreg.runs.trust import Trust, check_trusted, trusted_packages
 from gradreg.runs.weights import check_fit, load_weights
 
 
@@ -39,8 +38,7 @@ def load(
     gets the weights, or a name that `gradreg.build` knows, with its `options` such as {"classes": 10}. `key` says which
     weights, in a file that holds several sets.
     """
-    check_path("run", run)
-    check_choice("which", which, ("best", "last"))
+    trusted_packages(trust)
     if architecture is not None or (files.is_weights(Path(run)) and not Path(run).is_dir()):
         return _from_file(Path(run), architecture, options or {}, key)
     directory = RunDirectory(networks.resolve(run))
@@ -90,6 +88,8 @@ def _from_file(
         network, remedy = architecture, "pass the network that they were saved from as architecture"
     else:
         remedy = f"check architecture {architecture!r} and its options"
+        if "classes" not in options:
+            raise ConfigError(f"options must hold the classes of {architecture!r}, as {{'classes': 10}}; got none.")
         with torch.random.fork_rng():
             network = build(architecture, **options)
     files.load_into(network, files.read(path, key), path, remedy)

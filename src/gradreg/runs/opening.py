@@ -28,7 +28,7 @@ from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, check_fits, parameters
-from gradreg.runs.trust import Trust
+from gradreg.runs.trust import Trust, trusted_packages
 
 SUFFIX = files.SAFE
 # The options that load the trained weights of a library's model.
@@ -74,6 +74,7 @@ def open_model(
     in Python; code that its recipe names must be trusted. A shipped network is a run known by name.
     """
     size = conform("size", size, Side | None)
+    trusted_packages(trust)
     path, options = networks.resolve(model), dict(options or {}) | _statistics(mean, std)
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):

@@ -19,6 +19,7 @@ from gradreg.checks.scalars import (
     check_integer,
     require,
 )
+from gradreg.data.augment import pipeline
 from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives import OBJECTIVES, Objective, Undefended
 from gradreg.runs.optimizers import OPTIMIZERS, SGD
@@ -127,6 +128,7 @@ class Config(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        pipeline(self.augment)
         require("name" in self.model, "The setting 'model.name' is missing.")
         name = self.model["name"]
         require(isinstance(name, str), f"model.name must be a string; got {name!r}.")

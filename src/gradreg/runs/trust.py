@@ -27,7 +27,7 @@ _WORDS = ("activation", "act_layer", "norm_layer", "global_pool", "weights")
 
 def check_trusted(model: Mapping[str, Any], source: object, trust: Trust, settings: Sequence[str] = ()) -> None:
     """Refuse a model, as a file describes it, whose code or options are not trusted; `settings` the user typed."""
-    packages, typed = _packages(trust), {setting.partition("=")[0].strip() for setting in settings}
+    packages, typed = trusted_packages(trust), {setting.partition("=")[0].strip() for setting in settings}
     name = model.get("name")
     if packages is None or "model" in typed or not isinstance(name, str) or ":" not in name:
         return
@@ -57,7 +57,7 @@ def are_packages(text: str) -> bool:
     return all(map(_PACKAGE.fullmatch, text.split(",")))
 
 
-def _packages(trust: Trust) -> tuple[str, ...] | None:
+def trusted_packages(trust: Trust) -> tuple[str, ...] | None:
     """The trusted packages; None if everything is trusted."""
     if isinstance(trust, bool):
         return None if trust else ()

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError
 
@@ -101,9 +102,7 @@ class Callbacks:
 
 def callbacks_of(callbacks: object, on_step: object, on_epoch: object) -> Callbacks:
     """What `fit` was given: objects with a method `on_step`, `on_epoch` or both, and plain functions."""
-    if isinstance(callbacks, str) or not isinstance(callbacks, Iterable):
-        raise ConfigError(f"callbacks must be a sequence of objects; got {shown(callbacks)}.")
-    objects = list(callbacks)
+    objects = check_several("callbacks", callbacks, "a sequence of objects")
     for each in objects:
         if not any(callable(getattr(each, name, None)) for name in ("on_step", "on_epoch")):
             raise ConfigError(

@@ -1,13 +1,14 @@
 """Who hears of a run: a console, callbacks, and loggers, which cannot end a run that they only watch."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 
+from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError
 from gradreg.training.callbacks import Callbacks
@@ -60,9 +61,7 @@ class Loggers:
 
 def loggers_of(given: object) -> list[Logger]:
     """What `fit` was given: objects with the methods begin, log and end."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"loggers must be a sequence of objects; got {shown(given)}.")
-    found = list(given)
+    found = check_several("loggers", given, "a sequence of objects")
     for each in found:
         if not isinstance(each, Logger):
             raise ConfigError(f"A logger must have the methods begin, log and end; got {shown(each)}.")

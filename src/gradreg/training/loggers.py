@@ -8,6 +8,7 @@ from pathlib import Path
 from time import time
 from typing import Any, Protocol, TextIO, runtime_checkable
 
+from gradreg.checks.calls import validated
 from gradreg.errors import ConfigError, Interrupted
 
 
@@ -28,6 +29,7 @@ class Logger(Protocol):
 class JSONLLogger:
     """One JSON object per epoch, appended to a file that other programs can follow while it grows."""
 
+    @validated
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file: TextIO | None = None
@@ -53,6 +55,7 @@ class JSONLLogger:
 class TensorBoardLogger:
     """Event files for TensorBoard, in a folder."""
 
+    @validated
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._writer = _imported("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
@@ -79,6 +82,7 @@ class MLflowLogger:
     MLflow's global state is left alone, so an active run of yours is neither used nor ended.
     """
 
+    @validated
     def __init__(
         self,
         experiment: str = "Default",

@@ -1,0 +1,1 @@
+"""Every argument of every public function, replaced by what it must not be."""

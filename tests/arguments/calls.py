@@ -1,0 +1,332 @@
+"""A valid call of everything public, which odd values are valid in it too, and what is not called by users."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import gradreg
+from arguments import toys
+from arguments.toys import Counting, asked
+from gradreg.bounds import Calibration, fit_lmoments
+from gradreg.evaluation import EvaluationOptions
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments that are valid together; odd values that are valid too, by argument, as `spoiled` names them.
+
+    A value that is not listed must be refused, unless the hint allows it; one that is listed must be taken.
+    """
+
+    given: Callable[[], dict[str, Any]] = dict
+    takes: dict[str, str] = field(default_factory=dict)
+    of: Callable[[], Any] | None = None
+    """For a method: its object."""
+    needs: str = ""
+    """A package without which the call itself is refused, after its arguments were checked."""
+    nan: bool = False
+    """NaN is one of its answers: beyond the radii that were looked at, say."""
+    heavy: bool = False
+    """What is taken takes seconds, and is tried by the slow tests."""
+
+
+# The same wherever an argument has that name; "same" is to give the answer of the valid call.
+TAKEN = {"seed": "0, 10**12", "eps": "0, 10**12", "radius": "10**12", "sigma": "10**12", "y": "same: int32, uint8"}
+_SAME = {"batch_size": "same: 10**12"}
+_RADII = {"radii": "0, 2.5, 10**12, array of 2"}
+_LABELS = "same: int32, uint8; one too large"  # nothing says how many classes there are
+_COUNTS = {"hits": "0, [], 2×3 tensor, array of 2", "n": "10**12, []"}
+_LIKE: dict[str, Call] = {
+    f"norms.{name}": Call(lambda: {"threat": gradreg.threat("l2"), "like": toys.images()}, {"like": "2×3 tensor"})
+    for name in ("check", "checked", "probe", "reach_of", "usual_radii_of")
+}
+_STRENGTH = {"weight": "0, 10**12", "h": "10**12", "lazy": "10**12", "noise": "0", "output_slope": "0, 10**12"}
+
+_QUICK: dict[str, dict[str, Any]] = {
+    "apgd": {"steps": 3, "rounds": 1},
+    "boundary": {"steps": 10},
+    "carlini_wagner": {"steps": 3, "rounds": 1},
+    "ddn": {"steps": 3},
+    "deepfool": {"steps": 3},
+    "fmn": {"steps": 3},
+    "logbarrier": {"outer": 2, "inner": 2},
+    "pgd": {"steps": 3, "rounds": 1},
+    "polish": {"start": 1 - toys.images(), "steps": 3},
+    "square": {"steps": 3},
+}
+
+MEASURES: dict[str, Call] = {
+    "AttackResult.robust": Call(lambda: {"eps": 0.1}, of=toys.attacked),
+    "AttackResult.robust_accuracy": Call(lambda: {"eps": 0.1}, of=toys.attacked),
+    "AttackResult.select": Call(lambda: {"images": torch.tensor([0, 1])}, of=toys.attacked),
+    "AttackResult.to": Call(lambda: {"device": "cpu"}, of=toys.attacked),
+    "Certificates.load": Call(lambda: {"path": toys.files()["certificates"]}),
+    "Certificates.save": Call(lambda: {"path": "c.safetensors"}, {"path": "text"}, of=toys.certified),
+    "Classifier": Call(lambda: {"model": Counting()}),
+    "Classifier.of": Call(lambda: {"model": Counting()}),
+    "Classifier.check": Call(lambda: {"x": toys.images(), "y": toys.labels()}, of=toys.classifier),
+    "Classifier.counted": Call(lambda: {"images": 4}, of=toys.classifier),
+    "Evaluation.certified": Call(
+        lambda: {"smoothed": toys.evaluated().smoothing[0], "radius": 0.02}, {"radius": "0, 10**12"}, of=toys.evaluated
+    ),
+    "Evaluation.sure": Call(
+        lambda: {"smoothed": toys.evaluated().smoothing[0], "frequency": 0.9}, {"frequency": "0"}, of=toys.evaluated
+    ),
+    "Evaluation.save": Call(lambda: {"folder": "evaluation"}, of=toys.evaluated),
+    "Flag.from_json": Call(lambda: {"text": toys.flags()[0].to_json()}),
+    "GradientPenalty": Call(lambda: {"eps": 0.1}, _STRENGTH | {"noise": "0, 10**12"}),
+    "GradientPenalty.__call__": Call(asked(), of=lambda: gradreg.GradientPenalty(eps=0.1)),
+    "GradientPenalty.follow": Call(
+        lambda: {"optimizer": torch.optim.SGD(Counting().parameters(), lr=0.1)},
+        of=lambda: gradreg.GradientPenalty(eps=0.1),
+    ),
+    "GradientPenalty.load_state_dict": Call(
+        lambda: {"state": {"steps": 3}}, of=lambda: gradreg.GradientPenalty(eps=0.1)
+    ),
+    "Pool": Call(lambda: {"images": 4}),
+    "Pool.load": Call(lambda: {"path": toys.files()["pool"]}),
+    "Pool.merge": Call(lambda: {"others": toys.pool()}, of=toys.pool),
+    "Pool.save": Call(lambda: {"path": "p.safetensors"}, of=toys.pool),
+    "Pool.update": Call(lambda: {"result": toys.attacked()}, {"threat": "None"}, of=toys.pool),
+    "Regularity": Call(
+        lambda: {
+            "threat": "l2",
+            "method": "given",
+            "lipschitz": torch.tensor(1.0),
+            "eps": torch.tensor([0.1, 0.2]),
+            "omega": torch.tensor([0.1, 0.2]),
+        },
+        {"threshold": "0, -1, 10**12", "eps": ""},
+    ),
+    "Regularity.load": Call(lambda: {"path": toys.files()["regularity"]}),
+    "Regularity.omega_at": Call(lambda: {"eps": 0.1}, of=toys.regularity, nan=True),
+    "Regularity.save": Call(lambda: {"path": "r.safetensors"}, of=toys.regularity),
+    "attack": Call(asked(attacks=["deepfool"]), _SAME | {"eps": "0, 10**12, array of 2"}),
+    "attacks.AttackOptions": Call(dict, {"eps": "0, 10**12, array of 2"}),
+    "attacks.autoattack": Call(asked(eps=0.1), {"eps": "10**12", **_SAME}, needs="pyautoattack"),
+    "attacks.pooled": Call(lambda: {"results": [toys.attacked()]}),
+    "bounds": Call(lambda: asked(regularity=toys.regularity())(), _SAME, nan=True),
+    "bounds.Curvature.bound": Call(dict, {"largest": "0, -1, 10**12"}, of=toys.curved),
+    "bounds.GEV.quantile": Call(lambda: {"p": 0.01}, of=lambda: fit_lmoments(np.arange(30.0))),
+    "bounds.block_maxima": Call(lambda: {"values": np.arange(40.0), "block_size": 2}),
+    "bounds.chance_of": Call(
+        lambda: {"violated": 1, "images": 5, "calibration": Calibration(0.1, 1.0, 1.0, 1.0, "quick", 20, 0)},
+        {"violated": "0"},
+    ),
+    "bounds.conformal_scale": Call(lambda: {"bound": torch.ones(30), "distance": torch.full((30,), 2.0), "alpha": 0.1}),
+    "bounds.cross_calibrated": Call(
+        lambda: {"bound": torch.ones(60), "distance": torch.full((60,), 2.0), "alpha": 0.1}
+    ),
+    "bounds.curvature": Call(asked(steps=3), {"sharpness": "10**12", "tolerance": "10**12", **_SAME}),
+    "bounds.curvature_radius": Call(lambda: {"gap": torch.ones(3), "grad_norm": torch.ones(3), "C": torch.ones(3)}),
+    "bounds.extreme_value": Call(
+        lambda: {"maxima": np.arange(30.0), "block_size": 2, "bootstrap": 5}, {"block_size": "10**12"}
+    ),
+    "bounds.fit_lmoments": Call(lambda: {"maxima": np.arange(30.0)}),
+    "bounds.largest_eigenvalue": Call(
+        lambda: {"product": lambda v: 2 * v, "start": torch.ones(3, 5, dtype=torch.float64), "steps": 3},
+        {"tolerance": "10**12", "start": "2×3 tensor, 0 to 255"},
+    ),
+    "bounds.largest_radius": Call(
+        lambda: {
+            "gap": torch.ones(3),
+            "grad_norm": torch.ones(3),
+            "eps": torch.tensor([0.5, 1.0]),
+            "omega": torch.tensor([0.1, 0.2]),
+        },
+        {"eps": ""},
+    ),
+    "bounds.least_images": Call(lambda: {"alpha": 0.1}),
+    "bounds.quadratic_strength": Call(lambda: {"delta": 0.1, "C": 1.0}, {"C": "0"}),
+    "bounds.sound_radius": Call(asked(), {"largest": "10**12"}, needs="auto_LiRPA"),
+    "certify": Call(lambda: {"model": Counting(), "x": toys.images(), "sigma": 0.1, "n": 100}, {"radii": "0", **_SAME}),
+    "clever": Call(asked(blocks=4, samples=4), _SAME),
+    "diagnose": Call(
+        lambda: asked(images=4, eps=0.1)(),
+        # What an attack refuses of its images becomes a flag.
+        {"x": "a NaN pixel, an infinite pixel, 0 to 255", "images": "same: 10**12", "eps": "10**12", **_SAME},
+        heavy=True,
+    ),
+    "diagnosis.Masked": Call(lambda: {"model": Counting()}),
+    "diagnosis.broken_models": Call(lambda: {"model": Counting()}),
+    "diagnosis.is_proven_bug": Call(lambda: {"flags": toys.flags()}),
+    "estimate_regularity": Call(
+        lambda: {
+            "model": Counting(),
+            "data": (toys.images(), toys.labels()),
+            "method": "local",
+            "eps": [0.1, 0.3],
+            "steps": 1,
+            "rivals": 1,
+        },
+        {
+            "eps": "2.5, 10**12",
+            "threshold": "same: 0; -1",
+            "block_size": "same: 10**12",
+            "rivals": "0",
+            "slack": "0, 10**12",
+            "lipschitz_steps": "0",
+            "limit": "same: 10**12",
+            **_SAME,
+        },
+    ),
+    "evaluate": Call(
+        lambda: {"model": Counting(), "data": toys.data_set(), **toys.QUICK},
+        {"radii": "0", "smoothing": "2.5, 10**12", "images": "10**12", "calibration_images": "same: 10**12", **_SAME},
+        heavy=True,
+    ),
+    "evaluation.EvaluationOptions": Call(dict, {"smoothing": "2.5, 10**12", "radii": "0, 2.5, 10**12"}),
+    "evaluation.EvaluationOptions.smoothing_key": Call(lambda: {"sigma": 0.25}, of=EvaluationOptions),
+    "evaluation.load": Call(lambda: {"path": toys.files()["evaluation"]}),
+    "evaluation.save": Call(lambda: {"evaluation": toys.evaluated(), "folder": "evaluation"}),
+    "inspect_image": Call(
+        lambda: {"model": Counting(), "x": toys.images()[0], "attacks": "deepfool", "samples": 100},
+        {"y": "0"},
+        nan=True,
+        heavy=True,
+    ),
+    "inspection.draw": Call(lambda: {"inspection": toys.inspected(), "path": "i.png"}, heavy=True),
+    "losses.cross_entropy": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}, {"smoothing": "0"}),
+    "losses.margin": Call(lambda: {"scores": torch.ones(4, 4), "y": toys.labels()}),
+    "losses.misclassified": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}),
+    "losses.probability_margin": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}),
+    "losses.soft_margin": Call(lambda: {"scores": torch.ones(4, 4), "y": toys.labels()}, {"sharpness": "10**12"}),
+    "norms.Mahalanobis": Call(lambda: {"matrix": torch.eye(3)}, {"reach": "10**12", "usual_radii": "None"}),
+    "norms.Mahalanobis.of_covariance": Call(lambda: {"covariance": torch.eye(3)}),
+    "norms.Pixelwise": Call(dict, {"axis": "10**12"}),
+    "norms.Weighted": Call(
+        lambda: {"base": "l2", "weights": torch.ones(3, 1, 1)}, {"weights": "2.5, 10**12", "reach": "10**12"}
+    ),
+    "norms.robust_at": Call(lambda: {"distance": torch.ones(3), "eps": 0.1}, {"distance": "one missing, none"}),
+    "norms.usual": Call(lambda: {"radii": (0.1, 0.2)}, {"radii": "2.5, 10**12, array of 2"}),
+    "regularized_loss": Call(asked(eps=0.1, step=0), _STRENGTH | {"step": "0, 10**12"}, nan=True),
+    "report": Call(lambda: {"evaluations": toys.evaluated()}, heavy=True),
+    "smoothing.CertifyOptions": Call(lambda: {"sigma": 0.1}, {"radii": "0"}),
+    "smoothing.CertifyOptions.settings": Call(of=lambda: gradreg.smoothing.CertifyOptions(sigma=0.1)),
+    "smoothing.Settings": Call(
+        lambda: {
+            "sigma": 0.1,
+            "alpha": 0.001,
+            "n": 100,
+            "n0": 10,
+            "radii": None,
+            "method": "cohen",
+            "topk": 1,
+            "seed": 0,
+            "given_labels": False,
+        }
+    ),
+    "smoothing.average_certified_radius": Call(
+        lambda: {"certificates": toys.certified(), "y": toys.labels()}, {"y": _LABELS}
+    ),
+    "smoothing.certified_accuracy": Call(
+        lambda: {"certificates": toys.certified(), "y": toys.labels(), "radii": [0.01]},
+        _RADII | {"y": _LABELS},
+    ),
+    "smoothing.clopper_pearson": Call(lambda: {"hits": 3, "n": 10}, {"hits": "0", "n": "10**12"}),
+    "smoothing.clopper_pearson_lower": Call(lambda: {"hits": 3, "n": 10, "alpha": 0.1}, _COUNTS),
+    "smoothing.frequencies": Call(
+        lambda: {"certificates": toys.certified(), "y": toys.labels(), "at": [0.9]},
+        {"at": "0, array of 2", "y": _LABELS},
+    ),
+    "smoothing.merge": Call(lambda: {"parts": [toys.certified()]}),
+    "smoothing.randomized_lower": Call(
+        lambda: {"hits": 3, "n": 10, "alpha": 0.1, "uniform": 0.5},
+        _COUNTS | {"uniform": "0, 1e-300, True, [], 2×3 tensor, array of 2"},
+    ),
+    "smoothing.sweep": Call(
+        asked(sigmas=[0.1], radii=[0.01], n=100), {"sigmas": "2.5, 10**12, array of 2", "radii": "0", **_SAME}
+    ),
+    "threat": Call(lambda: {"name": "l2"}),
+    "verdict": Call(lambda: {"flags": toys.flags()}),
+    "violations": Call(lambda: {"bound": torch.ones(30), "distance": torch.full((30,), 2.0)}),
+} | {
+    f"attacks.{name}": Call(asked(**quick), _SAME | {"eps": "0, 10**12, array of 2"}) for name, quick in _QUICK.items()
+}
+
+_BATCHES = {"rank": "0", "workers": "0", "images": "", "batch_size": "10**12"}
+
+TRAINING: dict[str, Call] = {
+    "build": Call(lambda: {"name": "small", "classes": 4}),
+    "data.Batches": Call(lambda: {"images": toys.part(4, 1), "batch_size": 2}, _BATCHES),
+    "data.DataSet": Call(lambda: {"name": "toy", "train": toys.part(4, 1), "test": toys.part(4, 2)}),
+    "data.FolderBatches": Call(lambda: {"folder": toys.folder(), "batch_size": 1}, _BATCHES),
+    "data.ImageFolder": Call(
+        lambda: {"paths": ("a.png",), "labels": torch.tensor([0]), "classes": ("a", "b"), "source": "toy"},
+        {"labels": "int32, uint8"},
+    ),
+    "data.ImageFolder.floats": Call(lambda: {"index": [0]}, of=toys.folder),
+    "data.ImageFolder.split": Call(lambda: {"n": 1, "seed": 0}, of=toys.folder),
+    "data.ImageFolder.subset": Call(lambda: {"index": [0]}, of=toys.folder),
+    "data.Images": Call(lambda: {name: getattr(toys.part(4, 1), name) for name in ("pixels", "labels", "classes")}),
+    "data.Images.floats": Call(lambda: {"index": [0]}, of=lambda: toys.part(4, 1)),
+    "data.Images.split": Call(lambda: {"n": 1, "seed": 0}, of=lambda: toys.part(4, 1)),
+    "data.Images.subset": Call(lambda: {"index": [0]}, of=lambda: toys.part(4, 1)),
+    "data.RectangularBatches": Call(lambda: {"folder": toys.folder(), "batch_size": 1}, _BATCHES),
+    "data.batches": Call(lambda: {"part": toys.part(4, 1), "batch_size": 2}, _BATCHES),
+    "data.load": Call(lambda: {"name": "mnist5k"}),
+    "fit": Call(
+        lambda: {"model": Counting().train(), "data": toys.part(40, 1), "held_out": 4} | toys.BRIEF, heavy=True
+    ),
+    "load": Call(lambda: {"run": "cifar10-l2"}),
+    "models.Normalize": Call(
+        lambda: {"mean": [0.5], "std": [0.5]}, {"mean": "0, -1, 10**12, array of 2", "std": "10**12, array of 2"}
+    ),
+    "models.activation": Call(lambda: {"name": "gelu"}),
+    "models.kinks": Call(
+        lambda: {"model": nn.Flatten(), "x": toys.images()},
+        {"x": "same: 2×3 tensor, a NaN pixel, an infinite pixel, 0 to 255"},
+    ),
+    "objectives.Adversarial": Call(),
+    "objectives.Gradient": Call(lambda: {"eps": 0.1}),
+    "objectives.Noise": Call(),
+    "objectives.NoisyStep": Call(),
+    "objectives.RandomStartStep": Call(),
+    "objectives.Trades": Call(),
+    "objectives.describe": Call(lambda: {"objective": gradreg.objectives.Undefended()}),
+    "runs.AdamW": Call(),
+    "runs.Config": Call(lambda: {"data": "mnist5k", "model": {"name": "small"}}),
+    "runs.Config.during": Call(lambda: {"epoch": 0}, {"epoch": "0, 10**12"}, of=toys.config),
+    "runs.Linear": Call(lambda: {"knots": ((0.0, 1.0), (1.0, 0.0))}),
+    "runs.Muon": Call(),
+    "runs.OneCycle": Call(),
+    "runs.Phase": Call(lambda: {"start": 0}),
+    "runs.Piecewise": Call(lambda: {"milestones": (1.0,)}),
+    "runs.Probe": Call(lambda: {"threat": "l2", "eps": 0.5}, {"eps": "10**12"}),
+    "runs.RunDirectory": Call(lambda: {"folder": "run"}),
+    "runs.SGD": Call(),
+    "runs.Settings": Call(),
+    "runs.open_model": Call(
+        lambda: {"model": str(toys.files()["weights"]), "data": "mnist5k", "architecture": "small"}
+    ),
+    "swap_activations": Call(lambda: {"model": nn.Sequential(nn.ReLU())}),
+    "swap_pooling": Call(lambda: {"model": nn.Sequential(nn.MaxPool2d(2))}),
+    "training.JSONLLogger": Call(lambda: {"path": "log.jsonl"}),
+    "training.MLflowLogger": Call(needs="mlflow"),
+    "training.TensorBoardLogger": Call(lambda: {"folder": "board"}, needs="tensorboard"),
+    "training.train": Call(lambda: {"config": toys.config(held_out=3980, batch_size=20), "run": "run"}, heavy=True),
+}
+
+CALLS = MEASURES | _LIKE | TRAINING
+
+# Records that gradreg makes and users read.
+MADE = {
+    "AttackResult", "Certificates", "Evaluation", "Flag", "Inspection", "RegularizedLoss", "Verdict", "bounds.Bound",
+    "bounds.Calibration", "bounds.Clever", "bounds.Curvature", "bounds.Eigenvalues", "bounds.ExtremeValue",
+    "bounds.GEV", "bounds.Violations", "inspection.Nearest", "objectives.Draws", "objectives.Moment",
+    "objectives.Outcome", "runs.OpenedModel", "runs.Subject", "smoothing.CertifiedAccuracy", "smoothing.Sweep",
+    "training.EpochEnd", "training.Fitted", "training.StepEnd",
+}  # fmt: skip
+# What gradreg calls itself, with tensors and numbers of its own: in every step, or while it trains. As patterns.
+INNER = (
+    r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
+    r"(diagnosis\.Masked|models\.Normalize)\.forward",
+    r"norms\.(L1|L2|Linf|Mahalanobis|Pixelwise|Threat|Weighted)\.(?!of_covariance)\w+|norms\.(Threat|per_image)",
+    r"objectives\.\w+\.(__call__|criterion|ramp|number|sample)|objectives\.Objective",
+    r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",
+    r"training\.\w+\.(begin|log|end)|training\.(Logger|WandbLogger)",
+)
