@@ -1,7 +1,8 @@
 # make demo        the tour: trains, compares and says what it shows
 # make test        lint, types and tests, as CI does
 # make test-slow   the tests that take minutes
-# make test-extras the tests with other libraries (transformers, datasets), in an environment of their own
+# make test-extras the tests with other libraries (Hugging Face's, Lightning, Ray, MLflow, …), in an environment of their own
+# make test-examples of these, the examples: every training loop, and the notebook
 # make docs        the site, built strictly from docs/ and served at http://localhost:8000
 # make tables      the tables and figures of docs, made again from results/
 # All make .venv first, pinned by constraints.txt; when nothing changed that costs nothing.
@@ -11,7 +12,7 @@ INSTALLED := .venv/.installed
 EXTRAS := .venv-extras/.installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo docs tables test test-slow test-extras lint format clean
+.PHONY: demo docs tables test test-slow test-extras test-examples lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/gradreg demo
@@ -31,6 +32,9 @@ test-slow: $(INSTALLED)
 
 test-extras: $(EXTRAS)
 	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/extras
+
+test-examples: $(EXTRAS)
+	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/test_examples.py tests/extras/test_extras_examples.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
@@ -54,5 +58,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 $(EXTRAS): pyproject.toml constraints.txt tests/extras/constraints.txt
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c tests/extras/constraints.txt \
-		--editable '.[all,hf]' torch==2.13.0 datasets hypothesis pytest
+		--editable '.[all,hf,mlflow,tensorboard,wandb]' torch==2.13.0 accelerate datasets lightning peft 'ray[train]' \
+		hypothesis ipykernel nbclient pytest
 	touch $(EXTRAS)

@@ -100,8 +100,3 @@ def test_the_code_in_the_documents_runs(page: Path, tmp_path: Path, monkeypatch:
     namespace: dict[str, object] = {}
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), namespace)
-
-
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda script: script.name)
-def test_examples_run(script: Path) -> None:
-    subprocess.run([sys.executable, "-W", "error", str(script), "--steps", "3"], check=True, cwd=ROOT)

@@ -122,19 +122,20 @@ class WandbLogger:
     def __init__(self, **init: Any) -> None:
         self._init = init
         self._wandb = _imported("wandb", "Weights & Biases", "wandb")
-        self._run: Any = None
+        self.run: Any = None
+        """`wandb.init`'s, once training has begun."""
 
     def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
-        self._run = self._wandb.init(**{"config": flat(settings), **self._init})
+        self.run = self._wandb.init(**{"config": flat(settings), **self._init})
         # By the epoch, and not by W&B's own counter, which cannot go back when a run does.
-        self._run.define_metric("*", step_metric="epoch")
+        self.run.define_metric("*", step_metric="epoch")
 
     def log(self, numbers: Mapping[str, float], epoch: int) -> None:
-        self._run.log({"epoch": epoch, **numbers})
+        self.run.log({"epoch": epoch, **numbers})
 
     def end(self, error: BaseException | None) -> None:
-        if self._run is not None:
-            self._run.finish(exit_code=0 if error is None else 1)
+        if self.run is not None:
+            self.run.finish(exit_code=0 if error is None else 1)
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
