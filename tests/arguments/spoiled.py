@@ -98,8 +98,8 @@ def spoiled(argument: Argument, call: Mapping[str, Any]) -> dict[str, Any]:
         found |= _TENSORS[argument.name](given)
         if "model" not in call:  # nothing says where it must be
             found.pop("on another device", None)
-    kinds = _kinds(argument.hint)
-    if kinds & {int, float} and not kinds & {Sequence, tuple, Iterable}:
+    named = kinds(argument.hint)
+    if named & {int, float} and not named & {Sequence, tuple, Iterable}:
         found["several"] = [0.5, 0.5]
     return found
 
@@ -118,40 +118,40 @@ _TENSORS: dict[str, Callable[[Tensor], dict[str, Any]]] = {
 
 def may_be(argument: Argument, label: str) -> bool:
     """Whether the hint allows such a value; then it may be taken or refused, but what is made of it must be sound."""
-    kinds = _kinds(argument.hint)
-    if Any in kinds:
+    named = kinds(argument.hint)
+    if Any in named:
         return label not in _NUMBERS
     allowed = {
-        "None": types.NoneType in kinds,
-        "True": bool in kinds,
-        "text": bool(kinds & {str, Path}),
-        "no text": bool(kinds & {str, Path}),
-        "[]": bool(kinds & {Sequence, Iterable, tuple, list}),
-        "{}": bool(kinds & {Mapping, dict, Iterable}),
-        "2.5": float in kinds,
+        "None": types.NoneType in named,
+        "True": bool in named,
+        "text": bool(named & {str, Path}),
+        "no text": bool(named & {str, Path}),
+        "[]": bool(named & {Sequence, Iterable, tuple, list}),
+        "{}": bool(named & {Mapping, dict, Iterable}),
+        "2.5": float in named,
         "several": False,
     }
-    limits = _limits(argument.hint)
-    if limits is not None and label in ("0", "-1", "10**12") and kinds & {int, float}:
+    limits = limits_of(argument.hint)
+    if limits is not None and label in ("0", "-1", "10**12") and named & {int, float}:
         return ANYTHING[label] in limits
     return allowed.get(label, False)
 
 
-def _limits(hint: Any) -> Range | None:
+def limits_of(hint: Any) -> Range | None:
     if get_origin(hint) is Annotated:
         return next((each for each in get_args(hint)[1:] if isinstance(each, Range)), None)
     if get_origin(hint) in (Union, types.UnionType):
-        return next((found for part in get_args(hint) if (found := _limits(part))), None)
+        return next((found for part in get_args(hint) if (found := limits_of(part))), None)
     return None
 
 
-def _kinds(hint: Any) -> set[Any]:
+def kinds(hint: Any) -> set[Any]:
     """The types that a hint names."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _kinds(parts[0])
+        return kinds(parts[0])
     if origin in (Union, types.UnionType):
-        return set().union(*map(_kinds, parts))
+        return set().union(*map(kinds, parts))
     if origin is Literal:
         return set()
     if origin is not None:

@@ -15,6 +15,8 @@ import tyro
 from rich.console import Console
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import Side, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.data.source import choices
 from gradreg.errors import ConfigError
@@ -61,7 +63,7 @@ class ModelArguments:
     """An option of that network, as in --set activation=gelu."""
     key: str | None = None
     """Which weights of the file, if it holds several sets, as in --key ema."""
-    size: int | None = None
+    size: Side | None = None
     """The side of the square images of a folder; default: the run's own, that of an hf: model, or 224."""
     mean: str | None = None
     """What is subtracted from pixels in [0, 1] before the network, for all channels or for each: 0.485,0.456,0.406."""
@@ -72,18 +74,32 @@ class ModelArguments:
     data_dir: DataDir = None
     trust: TrustOption = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("mean", "std"):
+            self._statistics(name)
+
     @contextmanager
     def opened(self, model: str) -> Iterator[Any]:
         """The model and its data set on the device, as an `Opened`, and the device."""
         from gradreg.runs.opening import open_model_on
 
         named = {name: getattr(self, name) for name in ("architecture", "key", "size", "data_dir")}
-        named |= {"mean": _statistics("mean", self.mean), "std": _statistics("std", self.std)}
+        named |= {name: self._statistics(name) for name in ("mean", "std")}
         with open_model_on(self.device, model, self.data, self.set, trust=self.trust or False, **named) as (
             opened,
             device,
         ):
             yield replace(opened, subject=replace(opened.subject, arguments=self.written)), device
+
+    def _statistics(self, name: str) -> tuple[float, ...] | None:
+        text = getattr(self, name)
+        if text is None:
+            return None
+        found = [fraction(part) for part in text.split(",")]
+        if None in found:
+            raise ConfigError(f"--{name} must be comma-separated numbers such as 0.485,0.456,0.406; got {shown(text)}.")
+        return check_numbers(f"--{name}", found, above=0 if name == "std" else None)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -99,15 +115,6 @@ class ModelArguments:
         }
         pairs = [(flag, str(value)) for flag, values in given.items() for value in values if value is not None]
         return tuple(word for pair in pairs for word in pair)
-
-
-def _statistics(name: str, text: str | None) -> tuple[float, ...] | None:
-    if text is None:
-        return None
-    found = [fraction(part) for part in text.split(",")]
-    if any(number is None for number in found):
-        raise ConfigError(f"--{name} must be comma-separated numbers such as 0.485,0.456,0.406; got {text!r}.")
-    return tuple(number for number in found if number is not None)
 
 
 def _with_trust(arguments: list[str]) -> list[str]:
@@ -178,7 +185,7 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
 def _fraction(text: str) -> float:
     found = fraction(text)
     if found is None:
-        raise ValueError(f"expected a number such as 0.5 or 8/255; got {text!r}")
+        raise ValueError(f"expected a number such as 0.5 or 8/255; got {shown(text)}")
     return found
 
 
@@ -186,7 +193,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"expected a whole number; got {text!r}") from None
+        raise ValueError(f"expected a whole number; got {shown(text)}") from None
 
 
 def _written(value: Any) -> str:

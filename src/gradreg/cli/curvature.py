@@ -10,7 +10,8 @@ from torch import Tensor
 
 from gradreg.bounds import Curvature as Measured
 from gradreg.bounds import curvature, quadratic_strength
-from gradreg.checks.scalars import check_integer, check_number
+from gradreg.checks.fields import check_fields
+from gradreg.checks.scalars import AtMost, Natural, Positive
 from gradreg.cli.arguments import Inline, ModelArguments, ModelName, say
 from gradreg.evaluation.inputs import select
 
@@ -21,20 +22,17 @@ class Curvature:
 
     model: tyro.conf.Positional[ModelName]
     named: Annotated[ModelArguments, Inline] = field(default_factory=ModelArguments)
-    images: int = 100
+    images: AtMost = 100
     """Random test images to measure it at."""
-    sharpness: float = 10.0
+    sharpness: Positive = 10.0
     """Of the soft margin; a sharper one bends more."""
-    delta: float | None = None
+    delta: Positive | None = None
     """The δ of an attacker who pays ‖v‖²/(2δ): also print λ = δ/(1 − δC)."""
-    seed: int = 0
+    seed: Natural = 0
     """Chooses the images and the directions that the search begins with."""
 
     def __post_init__(self) -> None:
-        check_integer("images", self.images, least=1)
-        check_number("sharpness", self.sharpness, above=0)
-        if self.delta is not None:
-            check_number("delta", self.delta, above=0)
+        check_fields(self)
 
     def run(self) -> None:
         with self.named.opened(self.model) as (opened, device):

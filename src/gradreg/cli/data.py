@@ -8,9 +8,10 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from gradreg.checks.fields import check_fields
 from gradreg.cli.arguments import DATA, DataDir
 from gradreg.data import load
-from gradreg.data.resize import resize
+from gradreg.data.resize import Quality, ShorterSide, Workers, resize
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,15 @@ class Resize:
     """The folder that holds train/ and val/."""
     destination: tyro.conf.Positional[Path]
     """Where the copies go: a new folder, or one that the same command began to fill."""
-    size: int
+    size: ShorterSide
     """The shorter side of the copies, in pixels; smaller images are not enlarged."""
-    quality: int = 90
+    quality: Quality = 90
     """Of JPEG copies, 1 to 95; copies of PNG and other lossless files are PNG."""
-    workers: int | None = None
+    workers: Workers | None = None
     """Processes that copy; default: one per processor."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def run(self) -> None:
         console = Console(stderr=True)

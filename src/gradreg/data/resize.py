@@ -12,13 +12,14 @@ from functools import partial
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
-from gradreg.checks.scalars import check_integer, shown
+from gradreg.checks.fields import check_fields, conform
+from gradreg.checks.scalars import Range, shown
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
 from gradreg.errors import DataError, StorageError
@@ -36,6 +37,10 @@ _CHUNK = 32  # files that a worker is given at a time
 
 _ENDS = {".jpg": b"\xff\xd9", ".jpeg": b"\xff\xd9", ".png": b"IEND\xaeB\x60\x82"}
 
+ShorterSide = Annotated[int, Range(least=1, ends=10_000, usual="the shorter side in pixels")]
+Quality = Annotated[int, Range(least=1, most=95, usual="of JPEG files")]
+Workers = Annotated[int, Range(least=0, ends=1024, usual="0 uses this process alone")]
+
 
 @dataclass(frozen=True)
 class Copies:
@@ -43,12 +48,11 @@ class Copies:
 
     source: Path
     destination: Path
-    size: int
-    quality: int = 90
+    size: ShorterSide
+    quality: Quality = 90
 
     def __post_init__(self) -> None:
-        check_integer("size", self.size, least=1, usual="the shorter side in pixels")
-        check_integer("quality", self.quality, least=1, most=95, usual="of JPEG files")
+        check_fields(self)
         if self.destination.is_relative_to(self.source) or self.source.is_relative_to(self.destination):
             raise DataError(
                 f"{self.destination} and {self.source} must not contain each other: choose another destination."
@@ -97,8 +101,7 @@ def resize(
     was interrupted. A file that cannot be read does not keep the others from being copied.
     """
     need_pillow()
-    if workers is not None:
-        workers = check_integer("workers", workers, least=0, usual="0 uses this process alone")
+    workers = conform("workers", workers, Workers | None)
     copies = Copies(source.expanduser().resolve(), destination.expanduser().resolve(), size, quality)
     paths = _paths(copies)
     _check_destination(copies)  # before a lock file is put into somebody else's folder
