@@ -37,7 +37,7 @@ def test_the_tour_writes_a_complete_report_that_agrees_with_its_evaluations(tmp_
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert set(found) == set(options.recipes)
     parts = [f"t-table-{number}" for number in range(1, 6)]
-    for part in (*parts, "curves", "frontier", "gallery", "gaps", "diagnosis"):
+    for part in (*parts, "curves", "frontier", "images", "gaps", "diagnosis"):
         assert f'id="{part}"' in page
     tables = {
         table["key"]: table for table in json.loads(render(Comparison.of(list(found.values())), "json"))["tables"]

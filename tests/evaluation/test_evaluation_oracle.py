@@ -167,13 +167,36 @@ def test_the_gallery_shows_what_the_model_gets_wrong(evaluated: tuple[Evaluation
     for threat, norm in (("l2", 2.0), ("linf", float("inf"))):
         gallery = found.threats[threat].gallery
         assert gallery is not None
-        assert len(gallery.rows) == 8
+        wrong = int((found.prediction != found.label).sum())
+        assert len(gallery.rows) == min(24, len(found) - wrong)
         at = torch.tensor(gallery.rows)
         assert torch.equal(gallery.clean, x[at])
         away = torch.linalg.vector_norm((gallery.adversarial - gallery.clean).flatten(1), norm, dim=1)
         assert_close(away, found.threats[threat].attacked.distance[at])
         assert linear()(gallery.adversarial).argmax(1).tolist() == list(gallery.prediction)
         assert not bool((torch.tensor(gallery.prediction) == y[at]).any())
+
+
+def test_the_margin_is_known_on_the_way_through_the_adversarial_image(
+    evaluated: tuple[Evaluation, list[dict[str, str]]],
+) -> None:
+    found, rows = evaluated
+    _, y = images_of(rows)
+    for record in found.threats.values():
+        gallery = record.gallery
+        assert gallery is not None
+        assert gallery.segment is not None
+        at, margin = torch.tensor(gallery.rows), gallery.segment.margin
+        assert gallery.segment.at[0] == 0
+        assert gallery.segment.at[-1] == 1.5
+        assert_close(margin[:, 0], found.margin[at].float())
+        assert bool((margin[:, gallery.segment.at.index(1.0)] > -1e-4).all()), "they are on the boundary"
+        for place, expected in zip(gallery.segment.at, margin.T, strict=True):
+            image = (gallery.clean + place * (gallery.adversarial - gallery.clean)).clamp(0, 1)
+            chances = linear()(image).softmax(1)
+            right = chances.gather(1, y[at, None])[:, 0]
+            others = chances.scatter(1, y[at, None], -1.0).max(1).values
+            assert_close(expected, (others - right).detach())
 
 
 def test_tensors_and_loaders_are_data_too() -> None:

@@ -12,6 +12,7 @@ from gradreg.evaluation.record import (
     Evaluation,
     Gallery,
     Origin,
+    Segment,
     Settings,
     Smoothed,
     TestSet,
@@ -130,4 +131,6 @@ def _gallery(distance: Tensor, source: torch.Generator, side: int) -> Gallery:
     clean = 0.5 + 0.4 * torch.sin(3 * x * turns + 2 * y * turns.flip(1) + turns)
     noise = 0.03 * torch.randn(clean.shape, generator=source)
     predictions = tuple(int(row) % 10 for row in rows)
-    return Gallery(tuple(rows.tolist()), clean, (clean + noise).clamp(0, 1), predictions)
+    places = tuple(step / 4 for step in range(7))
+    margin = torch.linspace(-0.8, 0.4, 7).expand(len(rows), -1).contiguous()
+    return Gallery(tuple(rows.tolist()), clean, (clean + noise).clamp(0, 1), predictions, Segment(places, margin))

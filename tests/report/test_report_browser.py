@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,140 @@ def test_the_keyboard_reaches_the_report_and_shows_where_it_is(page: Tab) -> Non
     assert page.run("location.hash") == "#main"
 
 
+# --- images ---
+
+LIST = "table.list tbody tr"
+
+
+def listed(tab: Tab, column: int) -> list[str]:
+    """A column of the list of images, as it is shown."""
+    cells: list[str] = tab.run(
+        f"[...document.querySelectorAll('{LIST}')].map(row => row.cells[{column}].innerText.trim())"
+    )
+    return cells
+
+
+def pick(tab: Tab, name: str, value: str) -> None:
+    """Choose an entry of a list, as a reader does."""
+    tab.run(
+        f"(s => {{ s.value = {json.dumps(value)}; for (const e of ['input', 'change']) "
+        f"s.dispatchEvent(new Event(e, {{bubbles: true}})); }})(document.getElementById('pick-{name}'))"
+    )
+
+
+def test_images_are_sorted_by_what_is_asked(page: Tab) -> None:
+    first = generated()[0]
+    assert len(listed(page, 0)) == 25
+    wrong = int((first.threats["linf"].distance == 0).sum())
+    assert listed(page, 2)[:wrong] == ["misclassified"] * wrong
+    pick(page, "sort", "farthest")
+    farthest = float(first.threats["linf"].distance.max())
+    assert listed(page, 2)[0] == f"{255 * farthest:.1f}/255"
+    pick(page, "sort", "index")
+    assert listed(page, 0)[:3] == ["#0", "#7", "#14"]
+    pick(page, "threat", "1")
+    pick(page, "sort", "violation")
+    ratio = first.threats["l2"].bounded.omega_bound / first.threats["l2"].distance  # type: ignore[union-attr]
+    worst = int(ratio.nan_to_num(0.0).argmax())
+    assert listed(page, 0)[0] == f"#{first.index[worst]}"
+
+
+def test_images_are_searched_by_class_number_attack_and_state(page: Tab) -> None:
+    first = generated()[0]
+    search = "document.getElementById('pick-search').focus()"
+    page.run(search)
+    for letter in "cat":
+        page.press(letter, ord(letter.upper()), letter)
+    cats = int(((first.label == 3) | (first.prediction == 3)).sum())
+    assert page.run("document.getElementById('found').textContent") == f"{cats} of 300 images"
+    pick(page, "search", "#700")
+    assert listed(page, 0) == ["#700"]
+    pick(page, "search", "misclassified")
+    assert set(listed(page, 2)) == {"misclassified"}
+    pick(page, "search", "cat fmn")
+    label, winner = first.label.tolist(), first.threats["linf"].attacked.winner
+    both = sum(a == 3 and b == "fmn" for a, b in zip(label, winner, strict=True))
+    assert page.run("document.getElementById('found').textContent") == f"{both} of 300 images"
+    pick(page, "search", "no such thing")
+    assert listed(page, 0) == []
+    assert page.run("document.querySelector('.more').hidden")
+
+
+def test_more_images_are_shown_when_asked_for(page: Tab) -> None:
+    page.click(".more")
+    assert len(listed(page, 0)) == 50
+    assert page.run("document.activeElement.closest('tr').rowIndex") == 26
+
+
+def test_a_model_with_one_threat_offers_that_one(tab: Tab, tmp_path: Path) -> None:
+    both, one = generated(2)
+    tab.screen(1280)
+    tab.open(written(tmp_path / "one.html", render([both, replace(one, threats={"l2": one.threats["l2"]})])))
+    pick(tab, "model", "1")
+    assert tab.run("[...document.getElementById('pick-threat').options].map(o => o.textContent)") == ["l2"]
+    assert listed(tab, 2)[0] == "misclassified"
+    assert tab.problems() == []
+
+
+def test_an_image_is_looked_at_closely(page: Tab) -> None:
+    page.run("document.getElementById('pick-pictures').click()")
+    assert len(listed(page, 0)) == 6
+    page.click(f"{LIST}:nth-child(3) button")
+    assert page.run("document.querySelector('dialog.one').open")
+    assert page.run("document.querySelectorAll('dialog.one .pictures img').length") == 3
+    assert page.run("document.querySelectorAll('dialog.one .way path.line').length") == 1
+    number = listed(page, 0)[2].removeprefix("#")
+    heading = page.run("document.querySelector('dialog.one h3').textContent")
+    assert heading.startswith(f"Image {number}: ")
+    assert " → " in heading
+    names = page.run("[...document.querySelectorAll('dialog.one table.others th')].map(cell => cell.textContent)")
+    assert names == [evaluation.subject.name for evaluation in generated()]
+    marks = page.run("document.querySelector('dialog.one table.others .on-line').querySelectorAll('.sign').length")
+    assert marks == 3, "L-bound, ω-bound and the distance; certificates are in l2"
+    words = page.run("document.querySelector('dialog.one table.others .note').textContent")
+    first = generated()[0].threats["linf"]
+    row = int(number) // 7
+    assert f"adversarial image {255 * float(first.distance[row]):.3g}"[:20] in words
+    page.run("document.querySelector('dialog.one .close').click()")
+    assert not page.run("document.querySelector('dialog.one').open")
+
+
+def test_the_keyboard_opens_walks_and_closes_an_image(page: Tab) -> None:
+    page.run(f"document.querySelector('{LIST} button').focus()")
+    page.press("Enter", 13, "\r")
+    heading = "document.querySelector('dialog.one h3').textContent"
+    first = page.run(heading)
+    page.press("ArrowRight", 39)
+    second = page.run(heading)
+    assert first != second
+    assert spoken(page) == second
+    page.press("ArrowLeft", 37)
+    page.press("ArrowLeft", 37)
+    assert page.run(heading) == first
+    page.press("Escape", 27)
+    assert not page.run("document.querySelector('dialog.one').open")
+    assert page.run(f"document.activeElement === document.querySelector('{LIST} button')")
+
+
+def test_an_image_shows_the_models_that_are_chosen(page: Tab) -> None:
+    page.click("#show-m2")
+    page.click(f"{LIST} button")
+    assert page.run("document.querySelectorAll('dialog.one table.others tr').length") == 3
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_an_image_fits_a_phone(tab: Tab, report: Path, width: int) -> None:
+    tab.screen(width, dark=True)
+    tab.open(report)
+    tab.run("document.getElementById('pick-pictures').click()")
+    tab.click(f"{LIST} button")
+    box = tab.run("(b => [b.left, b.right])(document.querySelector('dialog.one').getBoundingClientRect())")
+    assert 0 <= box[0] < box[1] <= width
+    inside = "!e.closest('svg') && e.getBoundingClientRect().right > innerWidth"
+    wide = f"[...document.querySelectorAll('dialog.one *')].filter(e => {inside})"
+    assert tab.run(f"{wide}.map(e => e.outerHTML.slice(0, 80))") == []
+
+
 def test_hostile_names_are_text(tab: Tab, tmp_path: Path) -> None:
     tab.screen(1280)
     tab.open(written(tmp_path / "hostile.html", render([hostile()])))
@@ -309,6 +444,8 @@ def test_without_scripts_everything_is_there(tab: Tab, report: Path) -> None:
         tab.open(report)
         assert tab.run("document.querySelectorAll('.readout, th button').length") == 0
         assert tab.run("document.querySelectorAll('.plot[role=img][aria-label] svg path.line').length") > 10
+        assert tab.run("document.querySelector('.explorer').hidden")
+        assert seen(tab, "figure .way") == seen(tab, ".wall figure") > 0
         height = "document.querySelector('#glossary dd').getBoundingClientRect().height"
         assert tab.run(height) > 0
     finally:
@@ -322,6 +459,9 @@ def test_everything_unfolds_on_paper(page: Tab) -> None:
     assert page.run("document.querySelectorAll('details:not([open], .columns)').length") == 0
     page.send("Emulation.setEmulatedMedia", media="print")
     assert page.run("getComputedStyle(document.querySelector('.side')).display") == "none"
+    assert page.run("getComputedStyle(document.querySelector('.explorer')).display") == "none"
+    assert seen(page, ".wall figure") == 48
+    assert seen(page, ".large .wide") == 2
     page.send("Emulation.setEmulatedMedia", media="")
 
 

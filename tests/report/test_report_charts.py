@@ -11,12 +11,13 @@ from generated import generated
 from PIL import Image
 
 from gradreg.display.charts import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
-from gradreg.evaluation.record import Evaluation
+from gradreg.evaluation.record import Evaluation, Gallery
 from gradreg.report.charts import svg
 from gradreg.report.charts.labels import Frame, Mark, overlap, placed
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
 from gradreg.report.page import gallery
+from gradreg.report.page import images as image_data
 from gradreg.report.page.png import _encode
 from handmade import handmade
 
@@ -206,10 +207,67 @@ def test_differences_are_magnified_as_far_as_they_stay_visible() -> None:
 
 def test_large_pictures_are_reduced() -> None:
     walls, side = gallery.walls(Comparison.of(generated(models=2, images=20, side=224)))
+    assert {len(wall.exhibits) for wall in walls} == {6}
     assert side == gallery._largest_side(24) < 224
     pictures = sum(len(uri) for wall in walls for e in wall.exhibits for uri in (e.clean, e.adversarial, e.difference))
     assert pictures < 1.05 * gallery._BUDGET
     assert gallery.walls(Comparison.of([handmade()]))[1] == 0
+
+
+def test_the_pictures_of_many_models_are_fewer() -> None:
+    few, _ = gallery.walls(Comparison.of(generated(models=1, images=60)))
+    assert {len(wall.exhibits) for wall in few} == {6}, "as many as were kept"
+    big = [_kept(evaluation, 24) for evaluation in generated(models=10, images=60)]
+    many, side = gallery.walls(Comparison.of(big))
+    assert 6 <= len(many[0].exhibits) < 24
+    assert side == 0
+    assert {len(wall.exhibits) for wall in gallery.walls(Comparison.of(big[:1]))[0]} == {24}
+
+
+def _kept(evaluation: Evaluation, count: int) -> Evaluation:
+    """With as many pictures, the same one each time."""
+    threats = {}
+    for name, record in evaluation.threats.items():
+        assert record.gallery is not None
+        shown = record.gallery.rows[:1] * count
+        clean, adversarial = (
+            part[:1].expand(count, -1, -1, -1) for part in (record.gallery.clean, record.gallery.adversarial)
+        )
+        threats[name] = replace(
+            record, gallery=Gallery(shown, clean, adversarial, record.gallery.prediction[:1] * count)
+        )
+    return replace(evaluation, threats=threats)
+
+
+def test_bounds_certificates_and_the_way_are_beside_the_pictures() -> None:
+    (linf, l2), _ = gallery.walls(Comparison.of([handmade()]))
+    assert linf.exhibits[0].bounds == (("L-bound", "0.637/255"), ("ω-bound", "1.27/255"))
+    assert l2.exhibits[0].bounds[-1] == ("certified with σ = 0.25", "0")
+    assert l2.exhibits[0].way is None
+    way = gallery.walls(Comparison.of(generated(1)))[0][0].exhibits[0].way
+    assert way is not None
+    # Margins −0.8 to 0.4 at 0, 0.25 … 1.5: from 20 + 19 · 0.8 to 20 − 19 · 0.4.
+    assert way.path.startswith("M0.0 35.2L25.0 31.4L")
+    assert way.path.endswith("L150.0 12.4")
+    assert (
+        way.words == "Margin of probabilities from the image, −0.80, to 1.5 times its adversarial perturbation, 0.40."
+    )
+
+
+def test_image_data_are_the_columns() -> None:
+    """l2 distances 0, 0.1 … 0.9; in l∞ the last image is unbroken."""
+    found = image_data.data(Comparison.of([handmade()]))
+    model = found["models"][0]
+    assert [threat["symbol"] for threat in found["threats"]] == ["l∞", "l2"]
+    assert found["threats"][0]["in255"]
+    assert found["threats"][0]["radii"][1] == [8 / 255, "8/255"]
+    assert model["threats"]["1"]["distance"] == pytest.approx([i / 10 for i in range(10)])
+    assert model["threats"]["0"]["distance"][-1] is None
+    assert model["threats"]["1"]["omega"] == pytest.approx([i / 20 for i in range(10)])
+    assert [found["attacks"][code] for code in model["threats"]["1"]["winner"][:3]] == ["clean", "fmn", "apgd"]
+    assert model["smoothed"][0]["radius"][:5] == [0, 0, 0, 0, 0.25]
+    assert "calibrated" not in model["threats"]["0"]
+    assert image_data.embedded("</script>&") == '"\\u003c/script\\u003e\\u0026"'
 
 
 def test_exhibits_say_what_is_shown() -> None:

@@ -101,6 +101,15 @@ def _check_gallery(at: str, found: Gallery, n: int, data: TestSet) -> None:
     check_whole(f"{at}.prediction", answers, shown, 0, len(data.classes) - 1)
     check_pixels(f"{at}.clean", found.clean, shown, data.shape)
     check_pixels(f"{at}.adversarial", found.adversarial, shown, data.shape)
+    if found.segment is not None:
+        places = found.segment.at
+        check_number(f"the number of {at}.segment.at", len(places), 2)
+        check_number(f"{at}.segment.at", places[0], 0.0)
+        check_rising(f"{at}.segment.at", places[1:], places[0])
+        expected, shape = (shown, len(places)), tuple(found.segment.margin.shape)
+        if shape != expected:
+            raise DataError(f"{at}.segment.margin must have shape {expected}; got {shape}.")
+        check_floats(f"{at}.segment.margin", found.segment.margin.flatten(), shown * len(places), -1.0, 1.0)
 
 
 def _check_smoothed(at: str, found: Smoothed, n: int, top: int) -> None:

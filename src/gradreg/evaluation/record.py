@@ -136,6 +136,16 @@ class Bounded:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """The margin of probabilities on the way from each image of a gallery through its adversarial one and beyond."""
+
+    at: tuple[float, ...]
+    """How far along: 0 is the image, 1 the adversarial one; beyond it pixels are kept in the box."""
+    margin: Tensor
+    """Images by places; above 0 the model is wrong."""
+
+
+@dataclass(frozen=True)
 class Gallery:
     """A few images with the adversarial ones found for them; `rows` are their positions in the evaluation."""
 
@@ -144,6 +154,8 @@ class Gallery:
     adversarial: Tensor
     prediction: tuple[int, ...]
     """What the model takes the adversarial image for."""
+    segment: Segment | None = None
+    """None in files of before it was kept."""
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,19 @@ from torch import Tensor
 from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.columns import check_whole
-from gradreg.evaluation.record import Attacked, Gallery
+from gradreg.evaluation.record import Attacked, Gallery, Segment
 from gradreg.evaluation.work import Work
+from gradreg.losses import probability_margin
 from gradreg.norms import Threat
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress
 
 # The diagnosis tests the first images; their adversarial images are kept for it.
 KEPT = 128
-_GALLERY = 8
+# Pictures kept for the report: at least so many, and at most, of up to so many bytes.
+_FEWEST, _MOST, _BYTES = 8, 24, 1_000_000
+# Places on the way from an image through its adversarial one: a third of them beyond it.
+_PLACES = tuple(step / 16 for step in range(25))
 
 _WINNERS = ("", "clean", *ATTACKS)
 _COUNTED = ("distance", "forwards", "backwards")
@@ -89,7 +93,9 @@ def _enter(columns: dict[str, Tensor], rows: Tensor, result: AttackResult) -> No
 def gallery(work: Work, found: Attacks) -> Gallery | None:
     """The first images with an adversarial one, beside it."""
     distance = found.attacked.distance[: len(found.adversarial)]
-    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()[:_GALLERY]
+    size = 2 * found.adversarial[:1].numel() * found.adversarial.element_size()
+    most = max(_FEWEST, min(_MOST, _BYTES // max(1, size)))
+    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()[:most]
     if len(rows) == 0:
         return None
     adversarial = found.adversarial[rows]
@@ -99,4 +105,16 @@ def gallery(work: Work, found: Attacks) -> Gallery | None:
     # They were verified to be misclassified, but so narrowly that another batch may round the other way.
     rival = logits.scatter(1, work.inputs.y[there, None], -torch.inf).argmax(1)
     clean = work.inputs.x[there].cpu().to(adversarial.dtype)
-    return Gallery(tuple(rows.tolist()), clean, adversarial, tuple(rival.tolist()))
+    segment = _segment(work, clean, adversarial, work.inputs.y[there])
+    return Gallery(tuple(rows.tolist()), clean, adversarial, tuple(rival.tolist()), segment)
+
+
+def _segment(work: Work, clean: Tensor, adversarial: Tensor, labels: Tensor) -> Segment:
+    """The margin along the way, place by place."""
+    margins = []
+    for place in _PLACES:
+        images = (clean + place * (adversarial - clean)).clamp(0, 1)
+        with torch.no_grad():
+            logits = [work.classifier(part.to(labels.device)) for part in images.split(work.options.batch_size)]
+        margins.append(probability_margin(torch.cat(logits), labels, work.options.topk).float().cpu())
+    return Segment(_PLACES, torch.stack(margins, dim=1))

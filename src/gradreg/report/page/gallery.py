@@ -1,7 +1,7 @@
-"""A few images beside the nearest adversarial ones found for them, and what was changed, magnified."""
+"""A few images beside the nearest adversarial ones found for them, what was changed, and the margin on the way."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,8 +12,17 @@ from gradreg.evaluation.record import Evaluation, Gallery, ThreatRecord
 from gradreg.report.comparison import Comparison
 from gradreg.report.page.png import data_uri
 
-# Of one model and threat, and bytes of all pictures together: with many models of large images, they are shown smaller.
-_MOST, _BUDGET = 6, 2_500_000
+# Of one model and threat, and bytes of all pictures together: with many models of large images, fewer are shown, then
+# smaller ones.
+_FEWEST, _MOST, _BUDGET = 6, 24, 2_500_000
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The margin from an image through its adversarial one, as a path in a box of 150 by 40, and in words."""
+
+    path: str
+    words: str
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,11 @@ class _Exhibit:
     label: str
     prediction: str
     distance: str
+    bounds: tuple[tuple[str, str], ...]
+    """Bounds and certificates by name."""
     index: int
+    row: int
+    way: _Way | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,9 @@ class _Wall:
     threat: str
     norm: str
     """The threat by its name."""
+    number: int
+    """Of the model."""
+    norm_number: int
     exhibits: tuple[_Exhibit, ...]
 
 
@@ -49,9 +65,11 @@ def walls(comparison: Comparison) -> tuple[list[_Wall], int]:
         for found in each.threats.values()
         if found.gallery is not None and (shown := _broken(found, found.gallery))
     ]
+    side = max((max(gallery.clean.shape[2:]) for *_, gallery, _ in kept), default=1)
+    most = max(_FEWEST, min(_MOST, _BUDGET * 3 // 4 // (9 * side**2 * max(1, len(kept)))))
+    kept = [(each, found, gallery, shown[:most]) for each, found, gallery, shown in kept]
     largest = _largest_side(sum(len(shown) for *_, shown in kept))
-    reduced = any(max(gallery.clean.shape[2:]) > largest for *_, gallery, _ in kept)
-    return [_wall(comparison, *each, largest) for each in kept], largest if reduced else 0
+    return [_wall(comparison, *each, largest) for each in kept], largest if side > largest else 0
 
 
 def _largest_side(exhibits: int) -> int:
@@ -70,9 +88,9 @@ def _magnification(difference: Tensor) -> int:
 
 
 def _broken(record: ThreatRecord, gallery: Gallery) -> list[int]:
-    """Which of the images kept have an adversarial one to show, the first few."""
+    """Which of the images kept have an adversarial one to show."""
     distance = record.attacked.distance
-    return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf][:_MOST]
+    return [i for i, row in enumerate(gallery.rows) if 0 < float(distance[row]) < math.inf]
 
 
 def _wall(
@@ -85,7 +103,9 @@ def _wall(
 ) -> _Wall:
     in_255 = comparison.in_255(record.threat)
     exhibits = tuple(_exhibit(evaluation, record, gallery, i, side, in_255) for i in shown)
-    return _Wall(evaluation.subject.name, record.symbol, record.threat, exhibits)
+    name, threat = evaluation.subject.name, record.threat
+    numbers = comparison.names.index(name), comparison.threats.index(threat)
+    return _Wall(name, record.symbol, threat, *numbers, exhibits)
 
 
 def _exhibit(
@@ -103,8 +123,43 @@ def _exhibit(
         label=_class_name(evaluation, int(evaluation.label[row])),
         prediction=_class_name(evaluation, gallery.prediction[i]),
         distance=distance_name(record.threat, float(record.attacked.distance[row]), in_255),
+        bounds=tuple(_bounds(evaluation, record, row, in_255)),
         index=int(evaluation.index[row]),
+        row=row,
+        way=_way(gallery, i),
     )
+
+
+def _bounds(evaluation: Evaluation, record: ThreatRecord, row: int, in_255: bool) -> Iterator[tuple[str, str]]:
+    """Bounds of one image under the threat, and its certificates, which are in l2."""
+    bounded = record.bounded
+    if bounded is not None:
+        found = {"L-bound": bounded.lipschitz_bound, "ω-bound": bounded.omega_bound}
+        if bounded.calibrated is not None:
+            found["calibrated bound"] = bounded.calibrated.bound
+        for name, bound in found.items():
+            if math.isfinite(float(bound[row])):
+                yield name, distance_name(record.threat, float(bound[row]), in_255)
+    for smoothed in evaluation.smoothing if record.threat == "l2" else ():
+        right = int(smoothed.prediction[row]) == int(evaluation.label[row])
+        yield (
+            f"certified with σ = {smoothed.sigma:g}",
+            distance_name("l2", float(smoothed.radius[row]) if right else 0.0),
+        )
+
+
+def _way(gallery: Gallery, i: int) -> _Way | None:
+    if gallery.segment is None:
+        return None
+    at, margin = gallery.segment.at, gallery.segment.margin[i].tolist()
+    points = [
+        f"{100 * place:.1f} {20 - 19 * value:.1f}" for place, value in zip(at, margin, strict=True) if place <= 1.5
+    ]
+    here, there = (f"{value:.2f}".replace("-", "−") for value in (margin[0], margin[-1]))
+    words = (
+        f"Margin of probabilities from the image, {here}, to {at[-1]:g} times its adversarial perturbation, {there}."
+    )
+    return _Way("M" + "L".join(points), words)
 
 
 def _reduced(image: Tensor, side: int, mode: str) -> Tensor:

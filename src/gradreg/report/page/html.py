@@ -14,8 +14,9 @@ from gradreg.extras import need
 from gradreg.report.charts import svg
 from gradreg.report.charts.selection import sections
 from gradreg.report.comparison import Comparison
-from gradreg.report.numbers import ball, images
-from gradreg.report.page import choice, provenance
+from gradreg.report.numbers import ball
+from gradreg.report.numbers import images as counted
+from gradreg.report.page import choice, images, provenance
 from gradreg.report.page.gallery import walls
 from gradreg.report.page.glossary import GLOSSARY
 from gradreg.report.page.verdict import cards, leaders, refusals, sorted_flags
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 def render(comparison: Comparison, paper: bool = False) -> str:
     """The whole page. With `paper`, the paper's own rows are quoted below ours."""
-    style, script = _asset("report.css") + choice.rules(comparison), _asset("report.js")
+    style = _asset("report.css") + _asset("images.css") + choice.rules(comparison)
+    script = _asset("report.js") + _asset("images.js")
     charts = sections(comparison)
     exhibits, reduced = walls(comparison)
     built = tables(comparison, paper)
@@ -53,11 +55,14 @@ def render(comparison: Comparison, paper: bool = False) -> str:
         papers=[table for table in built if is_papers(table)],
         best={table.key: _best(table) for table in built},
         charts=charts,
-        chart_data=[data for chart in _all(*charts.values()) if (data := svg.readings(chart)) is not None],
+        chart_data=images.embedded(
+            [data for chart in _all(*charts.values()) if (data := svg.readings(chart)) is not None]
+        ),
         legends={key: _legend(groups) for key, groups in charts.items()},
         refusals=refusals(comparison),
         walls=exhibits,
         reduced=reduced,
+        image_data=images.embedded(images.data(comparison)),
         flags=sorted_flags(comparison),
         provenances=provenances,
         shared=provenance.shared(provenances),
@@ -112,7 +117,7 @@ def _title(comparison: Comparison) -> str:
 
 def _scope(comparison: Comparison) -> str:
     data = comparison.evaluations[0].data
-    return f"{data.name}, {images(map(len, comparison.evaluations))} of {data.images:,} in the test set"
+    return f"{data.name}, {counted(map(len, comparison.evaluations))} of {data.images:,} in the test set"
 
 
 def _best(table: Table) -> set[tuple[int, int]]:
