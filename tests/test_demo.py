@@ -85,6 +85,18 @@ def test_the_last_sentence_says_what_was_measured() -> None:
     assert moral(found).endswith("The 95 % intervals overlap, so it shows little.")
 
 
+def test_the_table_fits_eighty_columns() -> None:
+    found = {f"mnist5k-{name}": replace(handmade(hours=1.0), clean=None) for name in ("undefended", "l2", "linf", "at")}
+    narrow = Console(file=StringIO(), width=80)
+    narrow.print(module._table(found, seed=0, plain=False))
+    lines = told(narrow).splitlines()
+    rows = [line for line in lines if line.startswith("│")]
+    assert len(rows) == 2 * 4, "an accuracy with its bar, and its interval"
+    assert all(" 90.0 % ██████▎ " in row for row in rows[::2])
+    assert all(" 55.5–99.7 % " in row for row in rows[1::2])
+    assert max(map(len, lines)) <= 80
+
+
 def test_numbers_are_checked_before_any_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("images", "epochs"):
         with pytest.raises(ConfigError, match=rf"^{name} must be at least 1; got 0\.$"):

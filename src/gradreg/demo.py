@@ -30,7 +30,8 @@ from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.evaluation.shares import Share, share_of
 
 _UNDEFENDED, _DEFENDED, _HEADLINE = "mnist5k-undefended", "mnist5k-linf", "linf"
-_BAR = 14
+# So that a terminal of 80 columns has room for all.
+_BAR = 7
 
 
 class DemoError(GradregError):
@@ -217,7 +218,7 @@ def _table(found: Mapping[str, Evaluation], seed: int, plain: bool) -> Table:
 
 def _cell(share: Share, line: int, plain: bool) -> Text:
     drawn = bar(share.value, _BAR, line, plain)
-    return Text.assemble(f"{percent(share.value):>7} ", drawn, (f"\n        {interval(share.low, share.high)}", "dim"))
+    return Text.assemble(f"{percent(share.value):>7} ", drawn, (f"\n{interval(share.low, share.high)}", "dim"))
 
 
 def _curves(found: Mapping[str, Evaluation]) -> Curves:
