@@ -60,4 +60,9 @@ $(EXTRAS): pyproject.toml constraints.txt tests/extras/constraints.txt
 	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c tests/extras/constraints.txt \
 		--editable '.[all,hf,mlflow,tensorboard,wandb]' torch==2.13.0 accelerate datasets lightning peft 'ray[train]' \
 		hypothesis ipykernel nbclient pytest
+	# Peers pin versions of what they need, or name what they do not need: their needs here, then they themselves.
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c tests/extras/constraints.txt \
+		eagerpy GitPython jsonschema onnx onnxruntime onnxscript pandas requests scikit-learn six tqdm
+	.venv-extras/bin/python -m pip install --quiet --disable-pip-version-check -c tests/extras/constraints.txt --no-deps \
+		adversarial-robustness-toolbox foolbox pyautoattack torchattacks
 	touch $(EXTRAS)

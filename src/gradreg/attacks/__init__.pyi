@@ -6,6 +6,7 @@ from .ddn import ddn as ddn
 from .deepfool import deepfool as deepfool
 from .fmn import fmn as fmn
 from .logbarrier import logbarrier as logbarrier
+from .oracle import EpsilonOracle as EpsilonOracle
 from .pgd import pgd as pgd
 from .polish import polish as polish
 from .pool import Pool as Pool
