@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import gradreg
 from gradreg import Classifier, ModelError
+from gradreg.objectives import OBJECTIVES
 
 
 @dataclass
@@ -81,6 +82,11 @@ CALLS: dict[str, Callable[..., object]] = {
     "diagnose": lambda model, x, y: gradreg.diagnose(model, x, y),
     "evaluate": lambda model, x, y: gradreg.evaluate(model, (x, y), attacks="quick", regularity="local"),
     "inspect_image": lambda model, x, y: gradreg.inspect_image(model, x[0]),
+    "GradientPenalty": lambda model, x, y: gradreg.GradientPenalty(lam=0.1)(model, x, y),
+    "fit": lambda model, x, y: gradreg.fit(model, ([(x, y)], [(x, y)]), epochs=1),
+    "fit with a penalty": lambda model, x, y: gradreg.fit(
+        model, ([(x, y)], [(x, y)]), {"name": "gradient", "lam": 0.1}, epochs=1
+    ),
 }
 
 
@@ -103,6 +109,21 @@ def test_output_names_the_logits(x: Tensor) -> None:
     one = Returns(lambda z: z[:, :1]).eval()
     both = Classifier(one, output=lambda z: torch.cat([-z, z], 1))
     assert gradreg.attack(both, x, both(x).argmax(1), attacks="quick").distance.isfinite().all()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("form", [*READ, "tuple"])
+def test_training_reads_what_a_model_returns(objective: str, form: str, x: Tensor) -> None:
+    """Each objective gives the weights that it gives where the model returns a tensor."""
+    trained = []
+    for shape in (READ.get(form, lambda z: (z.sum(), z)), READ["tensor"]):
+        torch.manual_seed(0)
+        model, y = Returns(shape), torch.arange(24) % 4
+        options: dict[str, Any] = {"output": lambda pair: pair[1]} if isinstance(model(x), tuple) else {}
+        settings = {"name": objective} | ({"lam": 0.1} if objective == "gradient" else {})
+        gradreg.fit(model, ([(x, y)], [(x, y)]), settings, epochs=2, batch_size=24, **options)
+        trained.append(model.layer.weight.detach().clone())
+    assert torch.equal(*trained)
 
 
 def test_a_wrong_output_function_is_one_sentence(x: Tensor) -> None:

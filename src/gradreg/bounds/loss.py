@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args
 from torch import Tensor
 
 from gradreg.bounds.errors import BoundsError
+from gradreg.calling.targets import check_losses
 from gradreg.checks.scalars import check_choice, check_integer, check_number, shown
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy, margin, misclassified, probability_margin
@@ -39,11 +40,8 @@ class Loss:
         return (self.threshold - value).clamp(min=0)
 
     def _check(self, losses: Tensor, logits: Tensor, y: Tensor) -> None:
-        if not isinstance(losses, Tensor) or losses.shape != y.shape or not losses.is_floating_point():
-            raise ConfigError(
-                f"criterion must return one loss per image, shape ({len(y)},); got {shown(losses)}. Pass a criterion "
-                "with reduction='none'."
-            )
+        if not check_losses(losses, len(y)).is_floating_point():
+            raise ConfigError(f"criterion must return floats; got {losses.dtype}.")
         below = misclassified(logits, y, self.topk) & (losses.detach() < self.threshold)
         if bool(below.any()):
             raise BoundsError(

@@ -70,5 +70,6 @@ def required(input_gradient: Tensor | None) -> Tensor:
 def _wanted(images: str, got: str) -> str:
     return (
         f"The model must return logits of shape ({images}, classes) for {images} images, with two or more classes; got "
-        f"{got}: pass output=, a function from what it returns to logits, to Classifier or regularized_loss."
+        f"{got}: pass output=, a function from what it returns to logits, to Classifier, regularized_loss, "
+        "GradientPenalty or fit."
     )

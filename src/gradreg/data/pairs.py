@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gradreg.calling.targets import Target, changed, leaves
 from gradreg.checks.scalars import shown
 from gradreg.data.decode import as_rgb
 from gradreg.errors import DataError
@@ -99,9 +100,10 @@ def image(x: Any) -> Tensor:
     raise DataError(f"An image of the data must be a tensor, an array or a picture; got {shown(x)}.")
 
 
-def moved(value: Any, device: torch.device | None) -> Any:
-    """A tensor on the device, without waiting for it."""
-    return value.to(device, non_blocking=True)
+def targets(y: Any, device: torch.device | None) -> Target:
+    """What a batch is trained towards, on the device: labels, or whatever form of tensors a criterion takes."""
+    found = y if next(leaves(y), None) is not None else labels(y)
+    return changed(found, lambda part: part.to(device, non_blocking=True))
 
 
 def labels(y: Any) -> Tensor:

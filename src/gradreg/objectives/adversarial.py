@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, require
 from gradreg.norms import Threat, ThreatName, threat
-from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
-from gradreg.penalty.passes import BatchNormMode, Calls
+from gradreg.penalty.passes import BatchNormMode
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,18 @@ class Adversarial:
             "others: set bn = 'frozen' too.",
         )
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
         step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)
         start = None
         if self.random_start:
             start = at.draws.sample("start", x, lambda like, source: geometry.sample(like, radius, source))
             start = (x + start).clamp(0, 1) - x if self.clip else start
-        calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
+        calls = at.calls(model, self.bn)
         search = ascend_until_wrong if self.stop_early else ascend
         worst = search(calls, x, y, geometry, radius=radius, step=step, steps=self.steps, start=start, clip=self.clip)
-        logits = model(worst)
-        return Outcome(at.criterion(logits, y).mean(), logits.detach())
+        logits = at.logits(model, worst)
+        return Outcome(at.losses(logits, y).mean(), logits.detach())
 
     def describe(self) -> str:
         return f"on the worst images that {self.steps} steps of ascent find within {ball(self.threat, self.eps)}"

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gradreg.calling.answers import Output, answer, check_logits
+from gradreg.calling.targets import Target, check_losses
 from gradreg.checks.objects import check_function
 from gradreg.config.fractions import radius_name
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, threat
-from gradreg.penalty.passes import Criterion
+from gradreg.penalty.passes import BatchNormMode, Calls, Criterion, needs_classes
 from gradreg.randomness import generator
 
 _Sampler = Callable[[Tensor, torch.Generator], Tensor]
@@ -51,6 +53,22 @@ class Moment:
     """Epochs completed, as a fraction: 1.5 is halfway through the second."""
     draws: Draws
     criterion: Criterion = cross_entropy
+    output: Output | None = None
+    """From what the model returns to logits, where that is neither a tensor nor has logits."""
+
+    def logits(self, model: nn.Module, x: Tensor) -> Tensor:
+        """What the model says of the images."""
+        return answer(model, x, self.output)
+
+    def losses(self, logits: Tensor, y: Target) -> Tensor:
+        """One loss per image."""
+        if needs_classes(self.criterion, y):
+            check_logits(logits, len(logits) if logits.ndim else 0)
+        return check_losses(self.criterion(logits, y), len(logits))
+
+    def calls(self, model: nn.Module, bn: BatchNormMode) -> Calls:
+        """The model and the criterion as attacks of a training step call them."""
+        return Calls(without_wrapper(model), self.criterion, bn, "keep", self.output)
 
     def ramp(self, epochs: float) -> float:
         """From 0 at the start to 1 after that many epochs, linearly in the steps."""
@@ -83,7 +101,7 @@ class Objective(Protocol):
     With a method `describe(self) -> str` an objective words its own entry in model cards, see `describe`.
     """
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome: ...
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome: ...
 
 
 @runtime_checkable

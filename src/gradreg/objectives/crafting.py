@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.state import Moment
+from gradreg.calling.targets import Target, at, labels_in
+from gradreg.errors import ConfigError
 from gradreg.norms import Radius, Threat, per_image
 from gradreg.penalty.passes import Calls
 
@@ -11,7 +13,7 @@ from gradreg.penalty.passes import Calls
 def ascend(
     calls: Calls,
     x: Tensor,
-    y: Tensor,
+    y: Target,
     geometry: Threat,
     *,
     radius: Radius,
@@ -36,7 +38,7 @@ def ascend(
 def ascend_until_wrong(
     calls: Calls,
     x: Tensor,
-    y: Tensor,
+    y: Target,
     geometry: Threat,
     *,
     radius: float,
@@ -55,9 +57,12 @@ def ascend_until_wrong(
     rows = torch.arange(len(x), device=x.device)
     for _ in range(steps):
         with torch.enable_grad(), begun.replayed():
-            recorded = calls.record((x + delta)[rows], y[rows])
+            recorded = calls.record((x + delta)[rows], at(y, rows))
             draws = begun.random.moved()
-        right = recorded.logits.argmax(1) == y[rows]
+        labels = labels_in(recorded.y, recorded.logits)
+        if labels is None:
+            raise ConfigError("stop_early needs labels, to see which images are misclassified: leave it out.")
+        right = recorded.logits.argmax(1) == labels
         moving = rows[right]
         if len(moving) == 0:
             break
@@ -67,14 +72,14 @@ def ascend_until_wrong(
     return (x + delta).detach()
 
 
-def single_step(calls: Calls, x: Tensor, y: Tensor, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
+def single_step(calls: Calls, x: Tensor, y: Target, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
     """One step of steepest ascent from x, clipped to the box if `clip` but not projected to a ball."""
     direction = geometry.ascent(_gradient(calls, x, y, calls.state.now(x.device)))
     moved = x + per_image(step, x) * direction
     return moved.clamp(0, 1) if clip else moved
 
 
-def _gradient(calls: Calls, x: Tensor, y: Tensor, begun: Moment) -> Tensor:
+def _gradient(calls: Calls, x: Tensor, y: Target, begun: Moment) -> Tensor:
     with torch.enable_grad(), begun.replayed():
         return calls.record(x, y).input_gradient(differentiable=False)
 

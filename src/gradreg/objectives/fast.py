@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import NotNegative, Positive
 from gradreg.norms import Threat, ThreatName, threat
-from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
+from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.crafting import ascend, single_step
-from gradreg.penalty.passes import BatchNormMode, Calls
+from gradreg.penalty.passes import BatchNormMode
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,14 @@ class _SingleStep:
 class RandomStartStep(_SingleStep):
     """FGSM-RS (Wong et al. 2020): a random point of the ball, one step of 1.25 radii, projected back to the ball."""
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
         radius, step = self.eps * ramp, (self.step_size or 1.25 * self.eps) * ramp
         start = at.draws.sample("start", x, lambda like, source: geometry.sample(like, radius, source))
-        calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
+        calls = at.calls(model, self.bn)
         moved = ascend(calls, x, y, geometry, radius=radius, step=step, steps=1, start=start, clip=self.clip)
-        logits = model(moved)
-        return Outcome(at.criterion(logits, y).mean(), logits.detach())
+        logits = at.logits(model, moved)
+        return Outcome(at.losses(logits, y).mean(), logits.detach())
 
     def describe(self) -> str:
         return f"on images moved by one step from a random start within {ball(self.threat, self.eps)} (FGSM-RS)"
@@ -52,13 +53,13 @@ class NoisyStep(_SingleStep):
 
     noise: NotNegative = 2.0
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
         radius, step = self.noise * self.eps * ramp, (self.step_size or self.eps) * ramp
         noisy = x + at.draws.sample("start", x, lambda like, source: geometry.sample(like, radius, source))
-        calls = Calls(without_wrapper(model), at.criterion, self.bn, "keep")
-        logits = model(single_step(calls, noisy, y, geometry, step=step, clip=self.clip))
-        return Outcome(at.criterion(logits, y).mean(), logits.detach())
+        calls = at.calls(model, self.bn)
+        logits = at.logits(model, single_step(calls, noisy, y, geometry, step=step, clip=self.clip))
+        return Outcome(at.losses(logits, y).mean(), logits.detach())
 
     def describe(self) -> str:
         return f"on noisy images moved by one step of the radius of {ball(self.threat, self.eps)} (N-FGSM)"

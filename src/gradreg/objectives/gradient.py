@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
@@ -72,9 +73,9 @@ class Gradient:
         assert self.h is not None
         return self.h
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         strength = at.ramp(self.ramp_epochs)
-        options = self._options(at.step) | {"criterion": at.criterion}
+        options = self._options(at.step) | {"criterion": at.criterion, "output": at.output}
         options["lam" if self.eps is None else "eps"] *= strength
         out = regularized_loss(model, x, y, h=self._h(x, at), noise=self._noise(x, at), **options)
         scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}

@@ -6,6 +6,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range
 from gradreg.norms import Threat, ThreatName, threat
@@ -39,19 +40,19 @@ class Trades:
         check_fields(self)
         threat(self.threat)
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
         step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)
-        logits = model(x)
-        calls = Calls(without_wrapper(model), divergence, self.bn, "keep")
+        logits = at.logits(model, x)
+        calls = Calls(without_wrapper(model), divergence, self.bn, "keep", at.output)
         start = _START * at.draws.sample("start", x, lambda like, source: like.normal_(generator=source))
         start = geometry.retract(start, radius)
         target = logits.detach()
         worst = ascend(
             calls, x, target, geometry, radius=radius, step=step, steps=self.steps, start=start, clip=self.clip
         )
-        clean = at.criterion(logits, y).mean()
-        apart = divergence(model(worst), logits).mean()
+        clean = at.losses(logits, y).mean()
+        apart = divergence(at.logits(model, worst), logits).mean()
         scalars = {"clean_loss": clean.detach(), "divergence": apart.detach()}
         return Outcome(clean + self.beta * apart, target, scalars)
 
@@ -66,4 +67,5 @@ def divergence(logits: Tensor, reference: Tensor) -> Tensor:
     """KL(p_reference ‖ p) per image, from the logits of both; always finite."""
     kind = at_least_single(logits.dtype)
     log_p, log_q = reference.to(kind).log_softmax(1), logits.to(kind).log_softmax(1)
-    return F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
+    apart = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
+    return apart if apart.ndim == 1 else apart.flatten(1).mean(1)  # per pixel, where the logits are

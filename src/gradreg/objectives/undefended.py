@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target
 from gradreg.objectives.base import Moment, Outcome
 
 
@@ -11,9 +12,9 @@ from gradreg.objectives.base import Moment, Outcome
 class Undefended:
     """The mean loss of the clean images."""
 
-    def __call__(self, model: nn.Module, x: Tensor, y: Tensor, at: Moment, /) -> Outcome:
-        logits = model(x)
-        return Outcome(at.criterion(logits, y).mean(), logits.detach())
+    def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
+        logits = at.logits(model, x)
+        return Outcome(at.losses(logits, y).mean(), logits.detach())
 
     def describe(self) -> str:
         return "on the loss of the images as they are, without a defence"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.state import Moment
+from gradreg.calling.targets import Target, at
 from gradreg.norms import Threat
 from gradreg.penalty.graphs import Terms
 from gradreg.penalty.passes import Calls, Pass
@@ -27,7 +28,7 @@ class Base:
 
 
 def pass_at_base(
-    calls: Calls, begun: Moment, x: Tensor, y: Tensor, fraction: float, step: int | None, terms: Terms | None
+    calls: Calls, begun: Moment, x: Tensor, y: Target, fraction: float, step: int | None, terms: Terms | None
 ) -> Base:
     """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
     size = len(x)
@@ -51,12 +52,12 @@ def pass_at_base(
             terms.settle(losses, 1 / size)
         # The difference needs both its losses under the statistics of the same images, so the part passes by itself.
         with begun.replayed():
-            part = calls.record(x[index], y[index], begun)
+            part = calls.record(x[index], at(y, index), begun)
         return Base(losses.mean(), logits, part, 0.0, index)
-    part = calls.record(x[index], y[index], begun)
+    part = calls.record(x[index], at(y, index), begun)
     # What a pass moves is moved once, by the part.
     with calls.state.replaced(begun):
-        losses, logits = calls.evaluate(x[rest], y[rest])
+        losses, logits = calls.evaluate(x[rest], at(y, rest))
     if terms:
         terms.leave(losses, 1 / size)
     in_order = torch.cat([part.logits, logits])[shuffled.argsort()]
@@ -64,7 +65,7 @@ def pass_at_base(
 
 
 @contextmanager
-def moved_by(calls: Calls, begun: Moment, images: Tensor, y: Tensor) -> Iterator[None]:
+def moved_by(calls: Calls, begun: Moment, images: Tensor, y: Target) -> Iterator[None]:
     """Passes inside move nothing: running statistics and whatever else a pass moves are moved by these images."""
     with torch.no_grad():
         calls.evaluate(images, y)

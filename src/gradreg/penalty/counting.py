@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from gradreg.calling.targets import Target
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.losses import cross_entropy
@@ -55,7 +56,7 @@ class GradientPenalty:
             toy["threat"] = "l2"  # a norm with parameters fits the images that it was made for
         regularized_loss(nn.Identity(), torch.eye(2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
 
-    def __call__(self, model: Model, x: Tensor, y: Tensor, *, advance: bool = True) -> RegularizedLoss:
+    def __call__(self, model: Model, x: Tensor, y: Target, *, advance: bool = True) -> RegularizedLoss:
         """The loss of a batch at this step; what it returns is `regularized_loss`'s."""
         check_switch("advance", advance)
         if self._follows == "another's":

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from gradreg.calling.targets import Target, leaves
 from gradreg.errors import DataError
 
 
 @contextmanager
-def same_device(model: object, x: Tensor, y: Tensor) -> Iterator[None]:
+def same_device(model: object, x: Tensor, y: Target) -> Iterator[None]:
     """Inside, a failure of torch becomes an error about the images or labels that are on another device."""
     try:
         yield
@@ -22,6 +23,9 @@ def same_device(model: object, x: Tensor, y: Tensor) -> Iterator[None]:
             raise DataError(
                 f"x must be on the model's device, {weight.device}; got {x.device}. Move one of them."
             ) from error
-        if y.device != x.device:
-            raise DataError(f"y must be on the device of x, {x.device}; got {y.device}. Move one of them.") from error
+        for part in leaves(y):
+            if part.device != x.device:
+                raise DataError(
+                    f"y must be on the device of x, {x.device}; got {part.device}. Move one of them."
+                ) from error
         raise

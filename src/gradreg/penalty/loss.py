@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.answers import MODEL, Output
+from gradreg.calling.targets import Target
 from gradreg.checks.objects import check_function
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
@@ -74,7 +75,7 @@ class RegularizedLoss(Shown):
 def regularized_loss(
     model: Model,
     x: Tensor,
-    y: Tensor,
+    y: Target,
     *,
     threat: ThreatName | Threat = "l2",
     lam: float | None = None,
@@ -135,6 +136,10 @@ def regularized_loss(
 
     `output_slope=μ` adds μ·mean((f(u + hd) − f(u))²) over images and classes, the finite-difference norm of the
     Jacobian along d: all outputs are kept from moving, not only the loss. It needs both graphs and costs 7F.
+
+    `y` are labels, or soft labels of the shape of the logits; with a `criterion` of your own whatever that takes:
+    masks, multi-label targets, mappings, tuples. Tensors in them have one row per image, and the criterion returns one
+    loss per image.
 
     `output` is a function from what the model returns to logits; a tensor, an object with `.logits` and a mapping with
     "logits" need none.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.answers import OUTPUT, Output
+from gradreg.calling.targets import Target, check_targets
 from gradreg.checks.objects import check_function
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
 from gradreg.checks.tensors import check_batch, check_device, check_labels, check_per_image, check_pixels
@@ -61,7 +62,7 @@ def check_functions(criterion: Criterion, output: Output | None) -> None:
 
 def check(
     x: Tensor,
-    y: Tensor,
+    y: Target,
     criterion: Criterion,
     h: float | Tensor,
     order: int,
@@ -81,10 +82,9 @@ def check(
             "The penalty needs gradients, which torch.inference_mode() disables: use torch.no_grad() instead."
         )
     check_batch(x)
-    if not isinstance(y, Tensor) or y.ndim == 0 or len(y) != len(x):
-        raise DataError(f"y must be a tensor with one label per image, {len(x)}; got {shown(y)}.")
-    if criterion is cross_entropy and not (y.is_floating_point() and y.ndim > 1):  # probabilities are fine
-        check_labels(y, len(x))
+    check_targets(y, len(x))
+    if criterion is cross_entropy and not (isinstance(y, Tensor) and y.is_floating_point() and y.ndim > 1):
+        check_labels(y, len(x))  # probabilities are fine
     h = check_per_image("h", h, len(x), above=0, usual="the paper's is 0.01")
     for name, value, choices in (
         ("order", order, (1, 2)),

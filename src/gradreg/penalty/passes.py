@@ -20,6 +20,7 @@ from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
 from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
+from gradreg.calling.targets import Target, check_losses
 from gradreg.checks.scalars import shown
 from gradreg.errors import ConfigError, ModelError
 from gradreg.losses import cross_entropy
@@ -30,9 +31,12 @@ AutocastMode = Literal["off", "keep"]
 
 
 class Criterion(Protocol):
-    """A loss with one value per image, such as `torch.nn.CrossEntropyLoss(reduction="none")`."""
+    """A loss with one value per image, such as `torch.nn.CrossEntropyLoss(reduction="none")`.
 
-    def __call__(self, logits: Tensor, y: Tensor, /) -> Tensor: ...
+    The second argument is whatever targets the caller passed: labels, soft labels, masks, a mapping, a tuple.
+    """
+
+    def __call__(self, logits: Tensor, y: Target, /) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Pass:
     """A recorded evaluation: per-image losses with their graph, the input they depend on, and how to repeat it."""
 
     x: Tensor
-    y: Tensor
+    y: Target
     losses: Tensor
     logits: Tensor
     begun: Moment
@@ -110,21 +114,16 @@ class Calls:
         overruled = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
         return x.to(at_least_single(x.dtype) if overruled else x.dtype, copy=True)
 
-    def evaluate(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, y: Target) -> tuple[Tensor, Tensor]:
         """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
         with self._conditions(x.device.type):
             logits = answer(self.model, x, self.output)
-            if _needs_classes(self.criterion):
+            if needs_classes(self.criterion, y):
                 check_logits(logits, len(x))
             losses = self.criterion(logits, y)
-        if losses.shape != (len(x),):
-            raise ConfigError(
-                f"criterion must return one loss per image, shape ({len(x)},); got shape {tuple(losses.shape)}. Pass a "
-                "criterion with reduction='none'."
-            )
-        return losses, logits
+        return check_losses(losses, len(x)), logits
 
-    def record(self, x: Tensor, y: Tensor, begun: Moment | None = None) -> Pass:
+    def record(self, x: Tensor, y: Target, begun: Moment | None = None) -> Pass:
         """Evaluate with a graph back to the input, so that it can be repeated as from `begun` (default: now)."""
         x = x.detach().requires_grad_()
         begun = begun or self.state.now(x.device)
@@ -187,8 +186,10 @@ def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
         )
 
 
-def _needs_classes(criterion: Criterion) -> bool:
+def needs_classes(criterion: Criterion, y: Target) -> bool:
     """Cross entropy of a single class is 0 whatever the logit; a criterion of the user's own may want other shapes."""
+    if not isinstance(y, Tensor) or y.ndim > 2:
+        return False
     return isinstance(criterion, nn.CrossEntropyLoss) or getattr(criterion, "func", criterion) is cross_entropy
 
 

@@ -112,7 +112,7 @@ def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor) 
     if kind == at_least_single(kind):
         return
     logits = part.logits.detach().float()
-    rounding = torch.finfo(kind).eps * logits.abs().amax(1)
+    rounding = torch.finfo(kind).eps * logits.abs().flatten(1).amax(1)
     safe = (rounding / (_TOLERANCE * slope)).nanmedian().item()
     smallest = torch.as_tensor(h).min().item()
     if smallest < safe:

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from gradreg.calling.answers import Output
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
@@ -18,9 +19,11 @@ from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data.pairs import Rows, is_rows
 from gradreg.data.rows import images_of
 from gradreg.errors import ConfigError, Interrupted
+from gradreg.losses import cross_entropy
 from gradreg.models import build
 from gradreg.models.registry import complete
 from gradreg.objectives import Objective
+from gradreg.penalty.passes import Criterion
 from gradreg.processes import Processes, joined
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Config, Settings
@@ -31,6 +34,7 @@ from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
 from gradreg.training.loop import Trainer
+from gradreg.training.measure import Measure, Score
 from gradreg.training.reporting import Reporter
 from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, loaders_of, reseed
 
@@ -53,6 +57,9 @@ def fit(
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
     loggers: Sequence[Logger] = (),
+    criterion: Criterion | None = None,
+    output: Output | None = None,
+    score: Score | None = None,
     **settings: Any,
 ) -> Fitted:
     """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
@@ -68,11 +75,19 @@ def fit(
     `on_epoch` and `on_step` are functions of an `EpochEnd` or a `StepEnd`, called in every process; `callbacks` are
     objects with methods of these names. Training does not notice what they do, unless they call `stop()` of what they
     get. `loggers` (`gradreg.training.MLflowLogger(…)` and others) get the numbers of every epoch.
+
+    `criterion` takes logits and targets of any form (soft labels, masks, mappings, tuples) and returns one loss per
+    image; default: cross entropy. `output` is a function from what the model returns to logits, where that is neither a
+    tensor nor has logits. `score` takes logits and targets and returns a number from 0 to 1 per image, which picks the
+    best epoch where targets are not labels; default: whether the label is ahead.
     """
     held_out = check_integer("held_out", held_out, least=1, usual="images that pick the best epoch")
     if not isinstance(model, nn.Module):
         raise ConfigError(f"model must be an nn.Module, whose weights are trained; got {shown(model)}.")
     chosen = tables.build(Settings, {"objective": objective, **settings})
+    if criterion is not None and chosen.label_smoothing:
+        raise ConfigError("label_smoothing is that of the default criterion: leave it out, or the criterion.")
+    measure = Measure(cross_entropy if criterion is None else criterion, output, score)
     listeners = Listeners(console, loggers_of(loggers), callbacks_of(callbacks, on_step, on_epoch))
     weight = next(model.parameters(), None)
     if weight is None:
@@ -80,10 +95,11 @@ def fit(
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
         source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
         if run is not None:
-            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, listeners)
+            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, listeners, measure)
         with TemporaryDirectory() as folder:
             try:
-                fitted = _run(model, source, chosen, tables.plain(chosen), processes, Path(folder), False, listeners)
+                made = tables.plain(chosen)
+                fitted = _run(model, source, chosen, made, processes, Path(folder), False, listeners, measure)
             except Interrupted as stop:
                 raise KeyboardInterrupt from stop  # nothing was saved, so there is nothing to resume
             return replace(fitted, run=None)
@@ -101,7 +117,7 @@ def train(
         options = {key: value for key, value in model_table.items() if key != "name"}
         model = build(model_table["name"], **options).to(processes.device)
         table = tables.plain(replace(config, model=model_table))
-        return _run(model, source, config, table, processes, run, resume, Listeners(console))
+        return _run(model, source, config, table, processes, run, resume, Listeners(console), Measure())
 
 
 def _run(
@@ -113,6 +129,7 @@ def _run(
     folder: Path,
     resume: bool,
     listeners: Listeners,
+    measure: Measure,
 ) -> Fitted:
     run = RunDirectory(folder)
     boards = [TensorBoardLogger(folder / "tensorboard")] if settings.tensorboard and processes.first else []
@@ -129,7 +146,8 @@ def _run(
             if settings.channels_last:
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             with Reporter(listeners.console if processes.first else None) as reporter, Loggers(told) as loggers:
-                trainer = Trainer(model, source, settings, processes, run, reporter, loggers, listeners.callbacks)
+                told_by = reporter, loggers, listeners.callbacks
+                trainer = Trainer(model, source, settings, processes, run, *told_by, measure)
                 if resume:
                     trainer.resume()
                 trainer.train()

@@ -19,6 +19,7 @@ from gradreg.runs.settings import Settings
 from gradreg.stopwatch import Stopwatch, noticing_stops
 from gradreg.training.callbacks import Callbacks
 from gradreg.training.listening import Loggers
+from gradreg.training.measure import Measure
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
 from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
@@ -79,8 +80,9 @@ class Trainer:
         reporter: Reporter,
         loggers: Loggers,
         callbacks: Callbacks,
+        measure: Measure | None = None,
     ) -> None:
-        self.learner = Learner(model, settings, processes)
+        self.learner, self.measure = Learner(model, settings, processes, measure), measure
         self.source, self.settings, self.processes = source, settings, processes
         self.run, self.records, self.reporter = run, Records(run), reporter
         self.loggers, self.callbacks = loggers, callbacks
@@ -165,7 +167,11 @@ class Trainer:
         """Evaluate on the held-out images, record the epoch, and move on to the next one."""
         at = self.position
         metrics = evaluate_held_out(
-            self.learner.eval_model, self.source.held_out(at.epoch, self.processes), self.settings.probe, self.processes
+            self.learner.eval_model,
+            self.source.held_out(at.epoch, self.processes),
+            self.settings.probe,
+            self.processes,
+            self.measure,
         )
         at.readings.append(asdict(metrics))
         history = [HeldOutMetrics(**entry) for entry in at.readings]

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradreg.losses import cross_entropy, misclassified
+from gradreg.calling.targets import Target, at, labels_in
 from gradreg.norms import checked, threat
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty import regularized_loss
@@ -15,8 +16,9 @@ from gradreg.penalty.passes import Calls
 from gradreg.processes import Processes
 from gradreg.randomness import generator
 from gradreg.runs.settings import Probe
+from gradreg.training.measure import Measure
 
-Batch = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Target, Tensor]
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,18 @@ class HeldOutMetrics:
 
 
 def evaluate_held_out(
-    model: nn.Module, batches: Iterable[Batch], probe: Probe | None, processes: Processes
+    model: nn.Module,
+    batches: Iterable[Batch],
+    probe: Probe | None,
+    processes: Processes,
+    measure: Measure | None = None,
 ) -> HeldOutMetrics:
     """Evaluate a network in eval mode. Each process passes its part of the images, and all get the joint metrics.
 
-    A batch is pixels, labels and image numbers. The probe attacks the images with the lowest numbers, from a random
+    A batch is pixels, targets and image numbers. The probe attacks the images with the lowest numbers, from a random
     start that depends on the number, so its result depends neither on the batches nor on the number of processes.
     """
-    was_training = model.training
+    measure, was_training = measure or Measure(), model.training
     model.eval()
     sums = dict.fromkeys(_SUMS, 0.0)
     largest, counts_per_class = 0.0, torch.zeros(0)
@@ -66,13 +72,14 @@ def evaluate_held_out(
         if len(x) == 0:
             continue
         with torch.no_grad():
-            logits = model(x)
-        counts_per_class = _add(counts_per_class, torch.bincount(logits.argmax(1), minlength=logits.shape[1]).cpu())
-        parts = {"clean": _correct(logits, y), "held_out_loss": cross_entropy(logits, y).sum().item()}
+            logits = measure.logits(model, x)
+            right, losses = measure.right(logits, y), measure.losses(logits, y)
+        counts_per_class = _add(counts_per_class, _predictions(logits, y).cpu())
+        parts = {"clean": right.sum().item(), "held_out_loss": losses.sum().item()}
         chosen = torch.zeros_like(numbers, dtype=torch.bool) if probe is None else numbers < probe.images
         if probe is not None and chosen.any():
             rows = chosen.to(x.device)
-            more, steepest = _probe(model, x[rows], y[rows], probe, numbers[chosen])
+            more, steepest = _probe(model, x[rows], at(y, rows), probe, numbers[chosen], measure)
             parts |= more
             largest = max(largest, steepest)
         for name, value in ({"held_out": float(len(x))} | parts).items():
@@ -91,10 +98,12 @@ _PROBED = ("probe", "single_step", "grad_norm", "linearity_error", "zero_gradien
 _SUMS = ("held_out", "clean", "held_out_loss", "probed", *_PROBED)
 
 
-def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, numbers: Tensor) -> tuple[dict[str, float], float]:
+def _probe(
+    model: nn.Module, x: Tensor, y: Target, probe: Probe, numbers: Tensor, measure: Measure
+) -> tuple[dict[str, float], float]:
     """Sums over the images, and their largest ‖∇ℓ‖_*."""
     geometry = checked(threat(probe.threat), x)
-    calls = Calls(model, cross_entropy, "train", "off")
+    calls = Calls(model, measure.criterion, "train", "off", measure.output)
     blank = torch.empty_like(x[:1], device="cpu")
     starts = [geometry.sample(blank, probe.eps, generator("probe", number)) for number in numbers.tolist()]
     start = torch.cat(starts).to(x)
@@ -103,8 +112,9 @@ def _probe(model: nn.Module, x: Tensor, y: Tensor, probe: Probe, numbers: Tensor
     attacked = ascend(calls, x, y, geometry, radius=probe.eps, step=step, steps=probe.steps, start=start)
     stepped = ascend(calls, x, y, geometry, radius=probe.eps, step=probe.eps, steps=1)
     with torch.no_grad():
-        flat = regularized_loss(model, x, y, threat=geometry, lam=1.0, scale="dual", h=probe.eps)
-        correct = _correct(model(attacked), y), _correct(model(stepped), y)
+        passes: dict[str, Any] = {"criterion": measure.criterion, "output": measure.output}
+        flat = regularized_loss(model, x, y, threat=geometry, lam=1.0, scale="dual", h=probe.eps, **passes)
+        correct = [measure.right(measure.logits(model, each), y).sum().item() for each in (attacked, stepped)]
     error, zero = (flat.slope - flat.grad_norm).abs().sum(), (flat.grad_norm == 0).sum()
     values = (*correct, flat.grad_norm.sum().item(), error.item(), zero.item())
     return {"probed": float(len(x))} | dict(zip(_PROBED, values, strict=True)), flat.grad_norm.max().item()
@@ -130,8 +140,10 @@ def _metrics(sums: dict[str, float], most_frequent: float, largest: float) -> He
     )
 
 
-def _correct(logits: Tensor, y: Tensor) -> float:
-    return (~misclassified(logits, y)).sum().item()
+def _predictions(logits: Tensor, y: Target) -> Tensor:
+    """How many images each class is predicted for; none where the targets are not labels."""
+    known = labels_in(y, logits) is not None
+    return torch.bincount(logits.argmax(1), minlength=logits.shape[1]) if known else torch.zeros(1)
 
 
 def _add(counts: Tensor, more: Tensor) -> Tensor:

@@ -9,16 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradreg.calling.targets import Target
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs
-from gradreg.data.pairs import batch, labels, moved, pair
+from gradreg.data.pairs import batch, pair, targets
 from gradreg.errors import ConfigError, DataError
 from gradreg.processes import Processes
 from gradreg.randomness import generator
 from gradreg.runs.settings import Config, Settings
 
-Batch = tuple[Tensor, Tensor]
-_NumberedBatch = tuple[Tensor, Tensor, Tensor]
+Batch = tuple[Tensor, Target]
+_NumberedBatch = tuple[Tensor, Target, Tensor]
 
 _HELD_OUT_BATCH = 250
 
@@ -81,7 +82,7 @@ class Source:
     def _moved(self, entry: object) -> Batch:
         """The images and targets of a batch, a pair or a mapping, on the device."""
         x, y = pair(entry, "A loader")
-        return batch(x).to(self.device, non_blocking=True), moved(labels(y), self.device)
+        return batch(x).to(self.device, non_blocking=True), targets(y, self.device)
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]

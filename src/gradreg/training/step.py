@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from gradreg.calling.targets import Target, at
 from gradreg.errors import ConfigError, RunError
+from gradreg.losses import cross_entropy
 from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
 from gradreg.processes import Processes
 from gradreg.runs.settings import Settings
 from gradreg.runs.weights import load_weights
 from gradreg.training.average import Average
+from gradreg.training.measure import Measure
 from gradreg.training.optimizers import Optimizers
 from gradreg.training.sources import reseed
 
@@ -24,12 +27,16 @@ _ELSEWHERE = "resume it with the model that it was started with"
 class Learner:
     """A network, its optimizer and its moving average, with sums of the scalars that the steps of an epoch logged."""
 
-    def __init__(self, model: nn.Module, settings: Settings, processes: Processes) -> None:
+    def __init__(
+        self, model: nn.Module, settings: Settings, processes: Processes, measure: Measure | None = None
+    ) -> None:
         self.model, self.settings, self.processes = model, settings, processes
         self.wrapped_model = _wrapped(model, settings, processes)
         self.optimizers = Optimizers(settings.optimizer, model)
         self.average = Average(model, settings.ema) if settings.ema else None
-        self.criterion = smoothed_cross_entropy(settings.label_smoothing)
+        self.measure = measure or Measure()
+        own = self.measure.criterion is not cross_entropy
+        self.criterion = self.measure.criterion if own else smoothed_cross_entropy(settings.label_smoothing)
         self.sums: dict[str, Tensor] = {}
 
     @property
@@ -37,7 +44,7 @@ class Learner:
         """The network that is evaluated and saved: the moving average, if there is one."""
         return self.average.model if self.average else self.model
 
-    def step(self, x: Tensor, y: Tensor, key: tuple[int, ...], number: int, epoch: float, factor: float) -> Outcome:
+    def step(self, x: Tensor, y: Target, key: tuple[int, ...], number: int, epoch: float, factor: float) -> Outcome:
         """Update number `number`, `epoch` epochs into training, at `factor` times the learning rate.
 
         All random draws depend on `key` alone, so no generator state has to be saved.
@@ -45,7 +52,7 @@ class Learner:
         settings = self.settings
         reseed(*key, self.processes.rank)
         for part, (images, labels, draws) in enumerate(self._micro_batches(x, y, key)):
-            moment = Moment(number, epoch, draws, self.criterion)
+            moment = Moment(number, epoch, draws, self.criterion, self.measure.output)
             with self._gradient_sync(part == settings.accumulate - 1):
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
                     outcome = settings.objective(self.wrapped_model, images, labels, moment)
@@ -108,7 +115,7 @@ class Learner:
         if self.average:
             load_weights(self.average.model, groups["average"], "The averaged model in it", _ELSEWHERE)
 
-    def _micro_batches(self, x: Tensor, y: Tensor, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Tensor, Draws]]:
+    def _micro_batches(self, x: Tensor, y: Target, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Target, Draws]]:
         parts, size = self.settings.accumulate, len(x)
         if size % parts:
             raise ConfigError(
@@ -117,15 +124,15 @@ class Learner:
         joint, first, each = size * self.processes.world, size * self.processes.rank, size // parts
         for begin in range(0, size, each):
             part = slice(begin, begin + each)
-            yield x[part], y[part], Draws(key, joint, slice(first + begin, first + begin + each))
+            yield x[part], at(y, part), Draws(key, joint, slice(first + begin, first + begin + each))
 
     def _gradient_sync(self, enabled: bool) -> AbstractContextManager[object]:
         if enabled or not isinstance(self.wrapped_model, DistributedDataParallel):
             return nullcontext()
         return self.wrapped_model.no_sync()
 
-    def _log(self, outcome: Outcome, y: Tensor) -> None:
-        correct = (outcome.logits.argmax(1) == y).float().mean()
+    def _log(self, outcome: Outcome, y: Target) -> None:
+        correct = self.measure.accuracy(outcome.logits, y)
         self._add_scalars({"loss": outcome.loss.detach(), "train_accuracy": correct, **outcome.scalars})
         bad = (~outcome.loss.detach().isfinite()).float()
         self.sums["not_finite"] = self.sums.get("not_finite", torch.zeros_like(bad)) + bad
