@@ -124,6 +124,15 @@ def test_a_built_network_takes_its_statistics_along(device: torch.device) -> Non
         assert_same(on(device, model)(x.to(device)), model(x))
 
 
+def test_swapped_layers_are_where_the_network_is(device: torch.device) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten())
+    x = torch.rand(2, 1, 8, 8)
+    moved = gradreg.swap_pooling(gradreg.swap_activations(on(device, model)))
+    with torch.no_grad():
+        assert_same(moved(x.to(device)), gradreg.swap_pooling(gradreg.swap_activations(model))(x))
+
+
 def test_every_public_function_is_tried_here() -> None:
     """A new one is to be added: with the host's answers, and a look at how often it looks."""
     texts = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
