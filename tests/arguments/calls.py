@@ -326,7 +326,7 @@ INNER = (
     r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
     r"(diagnosis\.Masked|models\.Normalize)\.forward",
     r"norms\.(L1|L2|Linf|Mahalanobis|Pixelwise|Threat|Weighted)\.(?!of_covariance)\w+|norms\.(Threat|per_image)",
-    r"objectives\.\w+\.(__call__|criterion|ramp|number|sample)|objectives\.Objective",
+    r"objectives\.\w+\.(__call__|calls|criterion|logits|losses|number|ramp|sample)|objectives\.Objective",
     r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",
     r"training\.\w+\.(begin|log|end)|training\.(Logger|WandbLogger)",
 )
