@@ -1,5 +1,6 @@
 """The wheel and the archive of sources: what is in them, and how large they are."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -74,3 +75,24 @@ def test_a_wheel_of_the_archive_is_the_wheel_of_the_checkout(built: tuple[Path, 
         assert {file.filename: file.CRC for file in first.infolist()} == {
             file.filename: file.CRC for file in second.infolist()
         }
+
+
+def test_the_wheel_works_by_itself(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """Unpacked elsewhere, as an installer would, it passes its own checks and finds its recipes and networks."""
+    with zipfile.ZipFile(built[0]) as archive:
+        archive.extractall(tmp_path / "there")
+    code = (
+        "import gradreg, sys\nfrom gradreg.runs import networks, recipes\nfrom gradreg.cli import main\n"
+        "print(gradreg.__path__[0], len(recipes.names()), *networks.names())\n"
+        "gradreg.load(networks.names()[0])\nmain(['doctor', '--device', 'cpu'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "there")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = done.stdout.splitlines()[0].split()
+    assert first == [str(tmp_path / "there" / "gradreg"), str(len(recipes.names())), *networks.names()]

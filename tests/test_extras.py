@@ -13,9 +13,9 @@ import torch
 
 import gradreg
 from gradreg.bounds import clever
+from gradreg.cli import main
 from gradreg.errors import MissingPackageError
 from gradreg.extras import EXTRAS, need
-from gradreg.inspection.figure import draw
 from gradreg.smoothing import clopper_pearson
 
 ROOT = Path(__file__).parents[1]
@@ -102,16 +102,31 @@ def test_what_needs_a_package_names_its_extra_before_any_work() -> None:
             lambda: clopper_pearson(3, 10),
         ],
         "report": [lambda: gradreg.report(["nowhere"], "page.html")],
-        "plots": [
-            lambda: gradreg.report(["nowhere"], "table.md", figures="figures"),
-            lambda: draw(None, "x.png"),  # type: ignore[arg-type]
-        ],
+        "plots": [lambda: gradreg.report(["nowhere"], "table.md", figures="figures")],
     }
     for extra, needing in calls.items():
         for call in needing:
             with pytest.raises(MissingPackageError, match=rf"^[^.]+: run pip install 'gradreg\[{extra}\]'\.$"):
                 call()
     assert asked == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [(["inspect", "17", "--model", "cifar10-l2"], "matplotlib", "plots"), (["demo"], "jinja2", "report")],
+)
+def test_commands_name_the_extra_before_any_work(
+    command: list[str],
+    package: str,
+    extra: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert re.fullmatch(rf"gradreg: .*pip install 'gradreg\[{extra}\]'\.\n", capsys.readouterr().err)
 
 
 @pytest.mark.usefixtures("bare")
