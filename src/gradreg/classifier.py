@@ -9,14 +9,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradreg.calling.answers import Model, Output, answer, check_logits, required
+from gradreg.calling.answers import Model, Output, answer, check_logits, leaf, required
+from gradreg.calling.asking import (
+    check_settled,
+    check_weights,
+    first_float,
+    left_as_found,
+    marks,
+    named,
+    precision,
+    unknown,
+)
+from gradreg.calling.contents import in_train_mode
 from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_alone
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_count, check_numbers, check_switch
 from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
-from gradreg.errors import ConfigError, DataError, GradregError, ModelError
+from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.fingerprints import model_key
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
@@ -43,12 +54,15 @@ class Queries:
 class Classifier(nn.Module):
     """A model that takes pixels of `box`; `mean` and `std` are applied inside it, so distances stay in pixel units.
 
-    The model is never moved, cast or put in another mode. Pixels are cast to its dtype. `output` is a function from
-    what the model returns to logits; a tensor, an object with `.logits` and a mapping with "logits" need none.
+    The model is never moved, cast or put in another mode, and in eval mode the state that a forward moves is put back.
+    Pixels are cast to its dtype. `output` is a function from what the model returns to logits; a tensor, an object with
+    `.logits` and a mapping with "logits" need none.
     """
 
     _mean: Tensor | None
     _std: Tensor | None
+    _cast: torch.dtype | None
+    """What pixels are cast to for weights of several dtypes, where the model does not do that itself."""
 
     def __init__(
         self,
@@ -76,6 +90,7 @@ class Classifier(nn.Module):
         self.model, self.box, self.output = model, box, output
         self._queries: Queries | None = None
         self._low: torch.dtype | None = None
+        self._known, self._cast = unknown(), None
         # Buffers, so that `to`, `double` and `half` take them along; not persistent, so that they are in no state_dict.
         self.register_buffer("_mean", _channels("mean", mean, self.device), persistent=False)
         self.register_buffer("_std", _channels("std", std, self.device, above=0), persistent=False)
@@ -88,7 +103,7 @@ class Classifier(nn.Module):
     @property
     def device(self) -> torch.device | None:
         """Where the model is; None for a function, which does not say."""
-        weight = _first_float(self.model)
+        weight = first_float(self.model)
         return None if weight is None else weight.device
 
     def forward(self, x: Tensor, images: Tensor | None = None) -> Tensor:
@@ -96,31 +111,46 @@ class Classifier(nn.Module):
         self._check_place(x)
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        if self._low is None:
-            return check_logits(answer(self.model, self.normalise(x), self.output), len(x))
-        with torch.autocast(x.device.type, self._low):
-            return check_logits(answer(self.model, self.normalise(x), self.output), len(x)).float()
+        with named(x), left_as_found(self.model, x.device, self._known):
+            if self._low is None:
+                return check_logits(self._answer(x), len(x))
+            with torch.autocast(x.device.type, self._low):
+                return check_logits(self._answer(x), len(x)).float()
+
+    def _answer(self, x: Tensor) -> Tensor:
+        try:
+            return answer(self.model, self.normalise(x), self.output)
+        except RuntimeError:
+            weight = first_float(self.model)
+            if weight is None or precision(self.model) is not None or self._cast is not None:
+                raise
+            self._cast = weight.dtype
+        try:
+            return answer(self.model, self.normalise(x), self.output)
+        except RuntimeError:
+            self._cast = None
+            raise
 
     def normalise(self, x: Tensor) -> Tensor:
         """Pixels in the model's precision, minus the mean, over the standard deviation."""
-        weight = _first_float(self.model)
-        pixels = x if weight is None else x.to(weight.dtype)
-        if self._mean is not None and self._std is not None:
-            # The model may have been moved or cast without its classifier.
-            return (pixels - self._mean.to(pixels)) / self._std.to(pixels)
-        # A model that writes into its input must not write into the caller's images; autograd sees to it for a leaf.
-        return pixels.clone() if pixels is x and not x.requires_grad else pixels
+        kind = precision(self.model) or self._cast
+        pixels = x if kind is None else x.to(kind)
+        if self._mean is None or self._std is None:
+            return pixels
+        # The model may have been moved or cast without its classifier.
+        return (pixels - self._mean.to(pixels)) / self._std.to(pixels)
 
     def loss_and_gradient(
         self, x: Tensor, y: Tensor, loss: Criterion, images: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The detached loss per image, and the gradient of each image's own loss; no weight gets a gradient."""
         with torch.enable_grad():
-            leaf = x.detach().requires_grad_()
-            losses = loss(self(leaf, images), y)
+            points = leaf(x)
+            losses = loss(self(points, images), y)
             total = losses.sum()
-            with differentiating():
-                gradient = torch.autograd.grad(total, leaf, allow_unused=True)[0] if total.requires_grad else None
+            # Checkpointed parts run again, and move what they moved.
+            with named(x), left_as_found(self.model, x.device, self._known), differentiating():
+                gradient = torch.autograd.grad(total, points, allow_unused=True)[0] if total.requires_grad else None
         if self._queries is not None:
             _add(self._queries.backwards, images, len(x))
         return losses.detach(), required(gradient)
@@ -147,7 +177,7 @@ class Classifier(nn.Module):
 
     def check_single(self) -> None:
         """Refuse a model that autocast would leave alone: it changes single precision only."""
-        weight = _first_float(self.model)
+        weight = first_float(self.model)
         if weight is not None and weight.dtype != torch.float32:
             raise ConfigError(f"A search in low precision needs a model in torch.float32; got {weight.dtype}.")
 
@@ -167,25 +197,24 @@ class Classifier(nn.Module):
         probabilities in place of logits and, if `alone`, answers that change when asked again or in another batch.
         """
         self._check_mode()
+        check_weights(self.model)
         self._check_images(x, y)
         check_switch("alone", alone)
+        before = marks(self.model)
         logits = self.ask(x)
         _check_logits(logits)
         classes = logits.shape[1]
         check_classes(y, classes)
         if alone:
-            check_alone(self.ask, x, self.box)
+            check_alone(self.ask, x, self.box, logits)
+        if marks(self.model) != before:
+            check_settled(self.model, lambda: self.ask(x))
         return logits
 
     def ask(self, x: Tensor) -> Tensor:
         """Logits without a gradient, by a forward that is not counted."""
-        try:
-            with torch.no_grad(), self.uncounted():
-                logits: Tensor = self(x)
-        except GradregError:
-            raise
-        except Exception as error:
-            raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
+        with torch.no_grad(), self.uncounted():
+            logits: Tensor = self(x)
         return logits
 
     def fingerprint(self, x: Tensor) -> str:
@@ -199,8 +228,7 @@ class Classifier(nn.Module):
         return blake2b((around + answers).encode(), digest_size=16).hexdigest()
 
     def _check_mode(self) -> None:
-        modules = self.model.modules() if isinstance(self.model, nn.Module) else ()
-        training = next((type(module).__name__ for module in modules if module.training), None)
+        training = next((type(module).__name__ for module in in_train_mode(self.model)), None)
         if training is not None:
             raise ModelError(
                 f"The model is in train mode ({training}), where dropout and batch statistics change its logits: "
@@ -254,13 +282,6 @@ def _range(values: Tensor) -> list[Any]:
     """The smallest and the largest value, by one look at the device."""
     found: list[Any] = torch.stack(values.aminmax()).tolist()
     return found
-
-
-def _first_float(model: Model) -> Tensor | None:
-    if not isinstance(model, nn.Module):
-        return None
-    tensors = (tensor for group in (model.parameters(), model.buffers()) for tensor in group)
-    return next((tensor for tensor in tensors if tensor.is_floating_point()), None)
 
 
 def _channels(

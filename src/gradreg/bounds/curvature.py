@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from gradreg.bounds.data import batches, check
 from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.lanczos import largest_eigenvalue
+from gradreg.calling.answers import leaf, required
+from gradreg.calling.asking import named
+from gradreg.calling.recomputing import differentiating
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_count, check_integer, check_number
 from gradreg.checks.tensors import check_column, check_per_image
@@ -116,17 +119,27 @@ def _second_order(
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """Soft margins on probabilities, their gradients, and the product of their Hessians with one vector per image."""
     with torch.enable_grad():
-        leaf = x.detach().requires_grad_()
-        logits = classifier(leaf)
+        points = leaf(x)
+        logits = classifier(points)
         losses = soft_margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, sharpness)
-        (gradient,) = torch.autograd.grad(losses.sum(), leaf, create_graph=True)
+        total = losses.sum()
+        with named(x), differentiating():
+            found = (
+                torch.autograd.grad(total, points, create_graph=True, allow_unused=True)
+                if total.requires_grad
+                else [None]
+            )
+        gradient = required(found[0])
     if not bool(gradient.isfinite().all()):
         raise BoundsError("Some images have a gradient that is not finite, so they have no curvature: check the model.")
 
     def product(v: Tensor) -> Tensor:
         if not gradient.requires_grad:
             return torch.zeros_like(v)
-        (along,) = torch.autograd.grad(gradient, leaf, v.view_as(leaf), retain_graph=True, materialize_grads=True)
+        with named(x):
+            (along,) = torch.autograd.grad(
+                gradient, points, v.view_as(points), retain_graph=True, materialize_grads=True
+            )
         return along.flatten(1)
 
     return losses.detach(), gradient.detach(), product

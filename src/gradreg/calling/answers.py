@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
+import torch
 from torch import Tensor
 
 from gradreg.checks.objects import Must
@@ -17,17 +18,32 @@ Output = Annotated[Callable[[Any], Tensor], OUTPUT]
 
 
 def answer(model: Model, x: Tensor, output: Output | None = None) -> Tensor:
-    """The model's logits for `x`, on a copy of a leaf `x` that the model would write into.
+    """The model's logits for `x`, on a copy: a model may write into its input.
 
-    Autograd refuses that before anything is written, so a copy is made only then: compiled models warn of an input that
-    is not a leaf.
+    An `x` with a gradient must be a copy already, as of `leaf`, since under no_grad and through `.data` a model can
+    write into a leaf too. It is copied once more only where autograd refuses the write: compiled models warn of an
+    input that is not a leaf. What a model returns without a gradient may be memory that its next answer overwrites, or
+    a tensor of inference mode, which autograd cannot use: it is copied too.
     """
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may switch off and leave so
+        logits = read(_returned(model, x), output)
+    return logits if logits.requires_grad else logits.clone()
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A copy of the images that a gradient can be taken at, which a model may write into."""
+    return x.detach().clone().requires_grad_()
+
+
+def _returned(model: Model, x: Tensor) -> object:
+    if not x.requires_grad:
+        return model(x.clone())
     try:
-        return read(model(x), output)
+        return model(x)
     except RuntimeError as error:
         if "in-place operation" not in str(error):
             raise
-    return read(model(x.clone()), output)
+    return model(x.clone())
 
 
 def read(returned: object, output: Output | None = None) -> Tensor:
@@ -45,9 +61,11 @@ def read(returned: object, output: Output | None = None) -> Tensor:
         found = returned.get("logits")
     else:
         found = getattr(returned, "logits", None)
-    if isinstance(found, Tensor):
-        return found
-    raise ModelError(_wanted("N", type(returned if output is None else found).__name__))
+    if not isinstance(found, Tensor):
+        raise ModelError(_wanted("N", type(returned if output is None else found).__name__))
+    if not found.is_floating_point() or found.layout != torch.strided:
+        raise ModelError(_wanted("N", f"{found.dtype}, {found.layout}".removesuffix(", torch.strided")))
+    return found
 
 
 def check_logits(logits: Tensor, images: int) -> Tensor:

@@ -50,6 +50,16 @@ def written_by_a_user(module: nn.Module) -> bool:
     return type(module).__module__.split(".")[0] != "torch"
 
 
+def in_train_mode(model: Model) -> list[nn.Module]:
+    """The modules in train mode, which a function does not expose.
+
+    Those of torch.export have the mode in their code, and a flag that cannot be set.
+    """
+    if not isinstance(model, nn.Module) or "train" in vars(model):
+        return []
+    return [module for module in model.modules() if module.training]
+
+
 def is_compiled(model: Model, modules: list[nn.Module]) -> bool:
     """Whether torch.compile made the model or a part of it, told without importing the compiler."""
     parts = any("_orig_mod" in module._modules or module._compiled_call_impl is not None for module in modules)

@@ -1,6 +1,7 @@
 """Does a model say the same of an image when it is asked again, and when other images are in the batch?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from gradreg.errors import ModelError
 
 # Allowed difference between two answers about an image, relative to the largest logit; cuDNN stays far below it.
 REPEATABLE = 1e-4
+# The same between batches of different sizes: bf16 has seven bits, and another size may be another sum.
+_ROUNDED = 0.05
 # So many images are asked about in other company.
 _TOGETHER = 8
 
@@ -17,26 +20,39 @@ _Ask = Callable[[Tensor], Tensor]
 
 def apart(first: Tensor, again: Tensor) -> float:
     """The largest difference of logits, as a fraction of the largest logit."""
+    return float(_apart(first, again))
+
+
+def _apart(first: Tensor, again: Tensor) -> Tensor:
     scale = first.abs().amax().clamp(min=torch.finfo(first.dtype).tiny)
-    return float((first - again).abs().amax() / scale)
+    return (first - again).abs().amax() / scale
 
 
-def in_company(ask: _Ask, x: Tensor, box: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """The logits of a few images, and of the same images beside others, in a batch of the same shape.
+def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -> list[tuple[Tensor, Tensor, float]]:
+    """Pairs of logits of a few images that should agree, each with the fraction of the largest that they may differ by.
 
-    A batch of another shape may round otherwise. The others are the negatives of the images that were there before.
+    They are asked about in other places beside other images, in a batch of the same shape, and in a batch of another
+    size, where low precision rounds otherwise. The others are as far from those that were there as the box allows.
+    `logits` are what the model said about all of `x`.
     """
     few = x[:_TOGETHER] if len(x) > 1 else x.expand(2, *x.shape[1:])
     kept, rest = few.tensor_split(2)
-    beside = torch.cat([kept, box[0] + box[1] - rest])
-    return ask(few)[: len(kept)], ask(beside)[: len(kept)]
+    (low, high), n = box, len(kept)
+    others = torch.full_like(rest, low).where(rest > (low + high) / 2, high)
+    first = ask(few)[:n]
+    elsewhere = ask(torch.cat([others, kept.flip(0)]))[-n:].flip(0)
+    if len(few) < len(x):
+        size = first, logits[:n], _ROUNDED
+    else:
+        size = first[:1], ask(few[:1].expand(2 if len(few) > 2 else 3, *x.shape[1:]))[:1], _ROUNDED
+    return [(first, elsewhere, REPEATABLE), size]
 
 
 def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
     """Refuse the model if its second answer about a batch, given in two halves, differs by more than rounding."""
-    if apart(first, again) > REPEATABLE:
+    if not apart(first, again) <= REPEATABLE or len(x) == 1:
         # In low precision halves of a batch may round so far from the whole; the same shape tells.
-        check_alone(ask, x, box)
+        check_alone(ask, x, box, first)
         check_same(ask(x), ask(x))
 
 
@@ -50,13 +66,25 @@ def check_same(first: Tensor, again: Tensor) -> None:
         )
 
 
-def check_alone(ask: _Ask, x: Tensor, box: tuple[float, float]) -> None:
-    """Refuse a model whose answer about an image depends on the other images of the batch."""
-    first, beside = in_company(ask, x, box)
-    if apart(first, beside) > REPEATABLE:
-        check_same(first, in_company(ask, x, box)[0])
+def check_alone(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -> None:
+    """Refuse a model whose answer about an image depends on the other images of the batch, their order or number."""
+    pairs = in_company(ask, x, box, logits)
+    if excess(pairs) <= 1:
+        return
+    moved = max(apart(first, other) for first, other, _ in pairs)
+    if not isfinite(moved):
         raise ModelError(
-            "The model's logits for an image depend on the other images of the batch (they moved by "
-            f"{apart(first, beside):.0%} of the largest), so nothing found in a batch holds for the image alone: use "
-            "running statistics (track_running_stats=True) or whatever else keeps images apart."
+            "The model's logits are not finite for images that are asked about in another batch: look for overflow or "
+            "0/0 in the model."
         )
+    check_same(pairs[0][0], in_company(ask, x, box, logits)[0][0])
+    raise ModelError(
+        f"The model's logits for an image depend on the other images of the batch (they moved by {moved:.0%} of the "
+        "largest), so nothing found in a batch holds for the image alone: use running statistics "
+        "(track_running_stats=True) or whatever else keeps images apart."
+    )
+
+
+def excess(pairs: Sequence[tuple[Tensor, Tensor, float]]) -> float:
+    """By how many times the answers differ more than they may, at most; by one look at the device."""
+    return float(torch.stack([_apart(first, other) / allowed for first, other, allowed in pairs]).amax())

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from gradreg.calling.contents import written_by_a_user
 from gradreg.calling.known import Known, Place
 from gradreg.calling.streams import Generator, RandomState, global_streams
+from gradreg.calling.values import changed, copies, holds_fractions
 
 _ABSENT: Any = object()
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
@@ -45,8 +45,13 @@ class Moment:
 class State:
     """The places of some modules where a forward can leave traces, as far as they are known to be used."""
 
-    def __init__(self, modules: Sequence[nn.Module], generators: Sequence[Generator], known: Known) -> None:
+    def __init__(
+        self, modules: Sequence[nn.Module], generators: Sequence[Generator], known: Known, *, evaluated: bool = False
+    ) -> None:
+        """`evaluated`: of attributes only what is not whole is put back, since whole numbers count queries."""
         self._modules, self._known, self._learning = modules, known, known.moving is None
+        self._is_state = holds_fractions if evaluated else _is_plain
+        self._keeps_new = evaluated
         self._generators = [*generators, *(global_streams() if known.draws is not False else ())]
         buffers = self._buffers()
         self._places = [*buffers, *self._attributes()] if known.moving is None else list(known.moving)
@@ -60,7 +65,7 @@ class State:
 
     def now(self, device: torch.device) -> Moment:
         """This moment."""
-        values = tuple(_copies([self._at(place) for place in self._places]))
+        values = tuple(copies([self._at(place) for place in self._places]))
         quiet = tuple((tensor, _writes(tensor)) for tensor in map(self._at, self._quiet))
         return Moment(self, values, quiet, self._attributes(), RandomState.now(device, self._generators))
 
@@ -70,7 +75,7 @@ class State:
         made_since = ((place, _ABSENT) for place in self._attributes() - moment.attributes)
         pairs = [*zip(self._places, moment.values, strict=True), *self._late(moment), *made_since]
         originals = [self._at(place) for place, _ in pairs]
-        for (place, _), copy in zip(pairs, _copies([value for _, value in pairs]), strict=True):
+        for (place, _), copy in zip(pairs, copies([value for _, value in pairs]), strict=True):
             self._put(place, copy)
         before = self._attributes()
         try:
@@ -78,7 +83,7 @@ class State:
             if self._learning:
                 self._notice(pairs, before)
         finally:
-            for place in self._attributes() - before:
+            for place in () if self._keeps_new else self._attributes() - before:
                 self._put(place, _ABSENT)
             for (place, _), original in zip(pairs, originals, strict=True):
                 self._put(place, original)
@@ -102,15 +107,18 @@ class State:
 
     def _notice(self, pairs: Sequence[tuple[Place, Any]], before: frozenset[Place]) -> None:
         """Remember which places a pass that began with these values has changed."""
-        moved = (place for place, value in pairs if not _same(value, self._at(place)))
-        self._known.moving = tuple(dict.fromkeys([*moved, *(self._attributes() - before)]))
+        found = changed([(value, self._at(place)) for place, value in pairs])
+        moved = [place for (place, _), was in zip(pairs, found, strict=True) if was]
+        made = () if self._keeps_new else self._attributes() - before
+        self._known.moving = tuple(dict.fromkeys([*moved, *made]))
 
     def _holder(self, place: Place) -> dict[str, Any]:
         module = self._modules[place[0]]
         return module._buffers if place[1] == "buffer" else vars(module)
 
     def _at(self, place: Place) -> Any:
-        return self._holder(place).get(place[2], _ABSENT)
+        holder, name = self._holder(place), place[2]
+        return holder[name] if name in holder else _ABSENT  # noqa: SIM401 - buffers of TorchScript have no `get`
 
     def _put(self, place: Place, value: Any) -> None:
         if value is _ABSENT:
@@ -133,33 +141,13 @@ class State:
             (number, "attribute", name)
             for number, module in users
             for name, value in vars(module).items()
-            if _is_state(name, value)
+            if name not in _OF_EVERY_MODULE and self._is_state(value)
         )
 
 
-def _is_state(name: str, value: object) -> bool:
-    return name not in _OF_EVERY_MODULE and (value is None or isinstance(value, Tensor | int | float | str))
-
-
-def _copies(values: list[Any]) -> list[Any]:
-    """Copies of tensors that a forward could write into; what has a graph is computed anew in every pass.
-
-    Two places that hold one tensor hold one copy.
-    """
-    copied: dict[int, Any] = {}
-    for value in values:
-        if isinstance(value, Tensor) and not value.requires_grad and not is_lazy(value) and id(value) not in copied:
-            copied[id(value)] = value.clone()
-    return [copied.get(id(value), value) for value in values]
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, Tensor | int | float | str)
 
 
 def _writes(tensor: Any) -> int:
     return tensor._version if isinstance(tensor, Tensor) and not tensor.is_inference() else 0
-
-
-def _same(before: Any, after: Any) -> bool:
-    if not isinstance(before, Tensor) or not isinstance(after, Tensor):
-        return before is after or (type(before) is type(after) and bool(before == after))
-    if before.is_meta or before.shape != after.shape or before.dtype != after.dtype:
-        return False
-    return before is after or torch.equal(before, after)

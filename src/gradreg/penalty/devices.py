@@ -1,6 +1,7 @@
-"""A model and tensors that are not on one device: what torch says about it, in one sentence.
+"""A model and tensors that are not on one device, or of one dtype: what torch says about it, in one sentence.
 
-Models that move their input themselves are common (sharded and offloaded ones), so nothing is refused beforehand.
+Models that move or cast their input themselves are common (sharded and offloaded ones), so nothing is refused
+beforehand.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from gradreg.errors import DataError
 
 @contextmanager
 def same_device(model: object, x: Tensor, y: Target) -> Iterator[None]:
-    """Inside, a failure of torch becomes an error about the images or labels that are on another device."""
+    """Inside, a failure of torch becomes an error about the images or labels that do not fit the model."""
     try:
         yield
     except RuntimeError as error:
@@ -28,4 +29,8 @@ def same_device(model: object, x: Tensor, y: Target) -> Iterator[None]:
                 raise DataError(
                     f"y must be on the device of x, {x.device}; got {part.device}. Move one of them."
                 ) from error
+        if weight is not None and weight.dtype != x.dtype and "type" in str(error):
+            raise DataError(
+                f"x must have the model's dtype, {weight.dtype}; got {x.dtype}. Cast one of them."
+            ) from error
         raise

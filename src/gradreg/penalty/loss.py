@@ -262,13 +262,13 @@ class _Difference:
     @property
     def shrinkage(self) -> float:
         """What the direction of steepest ascent, and so the penalised slope, is multiplied by."""
-        return 1 / sqrt(self.part.x[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
+        return 1 / sqrt(self.part.at[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
 
     def _norm(self, gradient: Tensor) -> Tensor:
         return self.shrinkage * self.geometry.dual_norm(gradient)
 
     def _move(self, gradient: Tensor) -> Tensor:
-        move = per_image(self.h, self.part.x) * self.shrinkage * self.geometry.ascent(gradient)
+        move = per_image(self.h, self.part.at) * self.shrinkage * self.geometry.ascent(gradient)
         trial.check(self.calls, self.part, self.geometry, move, self._norm(gradient).detach(), self.h)
         return move
 
@@ -276,5 +276,5 @@ class _Difference:
         return self._answer_at(move)[0]
 
     def _answer_at(self, move: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.part.x.detach()
+        x = self.part.at
         return self.calls.answer_again(self.part, (x + move).to(x.dtype))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradreg.calling.answers import Model as Model
-from gradreg.calling.answers import Output, answer, check_logits, required
+from gradreg.calling.answers import Output, answer, check_logits, leaf, required
 from gradreg.calling.arithmetic import full_precision
 from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
@@ -43,7 +43,10 @@ class Criterion(Protocol):
 class Pass:
     """A recorded evaluation: per-image losses with their graph, the input they depend on, and how to repeat it."""
 
+    at: Tensor
+    """The images."""
     x: Tensor
+    """The leaf that the model was given, and may have written into."""
     y: Target
     losses: Tensor
     logits: Tensor
@@ -74,7 +77,7 @@ class Pass:
         except RuntimeError as error:
             if "donated buffer" not in str(error):
                 raise
-        return self.input_gradient(differentiable=False, retain=False), self.calls.repeat(self, self.x.detach())
+        return self.input_gradient(differentiable=False, retain=False), self.calls.repeat(self, self.at)
 
 
 def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
@@ -109,10 +112,8 @@ class Calls:
 
     def images(self, x: Tensor) -> Tensor:
         """The images without a graph, and in full precision where autocast is switched off."""
-        x = x.detach()
-        # A copy, since a model that writes into its input must not write into the caller's images.
         overruled = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
-        return x.to(at_least_single(x.dtype) if overruled else x.dtype, copy=True)
+        return x.detach().to(at_least_single(x.dtype) if overruled else x.dtype)
 
     def evaluate(self, x: Tensor, y: Target) -> tuple[Tensor, Tensor]:
         """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
@@ -125,10 +126,10 @@ class Calls:
 
     def record(self, x: Tensor, y: Target, begun: Moment | None = None) -> Pass:
         """Evaluate with a graph back to the input, so that it can be repeated as from `begun` (default: now)."""
-        x = x.detach().requires_grad_()
         begun = begun or self.state.now(x.device)
-        losses, logits = self.evaluate(x, y)
-        return Pass(x, y, losses, logits, begun, self)
+        given = leaf(x)
+        losses, logits = self.evaluate(given, y)
+        return Pass(x.detach(), given, y, losses, logits, begun, self)
 
     @contextmanager
     def backward(self, begun: Moment) -> Iterator[None]:

@@ -40,7 +40,7 @@ def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tenso
     if not repeats or not _can_be_looked_at(part.losses):
         return
     trial = _Trial(calls, part, move, slope * h)
-    distance = geometry.norm(part.x.detach()) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
+    distance = geometry.norm(part.at) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
     # As the model was compiled: without gradients it would be compiled once more.
     with torch.set_grad_enabled(calls.compiled):
         spread = trial.spread()
@@ -89,7 +89,7 @@ class _Trial:
         return torch.where(still > _STILL, torch.maximum(found, still), found)
 
     def _losses(self, share: float) -> Tensor:
-        x = self.part.x.detach()
+        x = self.part.at
         return self.calls.repeat(self.part, (x + share * self.move).to(x.dtype)).detach()
 
 

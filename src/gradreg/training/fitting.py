@@ -92,6 +92,12 @@ def fit(
     weight = next(model.parameters(), None)
     if weight is None:
         raise ConfigError("The model has no parameters, so there is nothing to train.")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError("No weight of the model has requires_grad, so there is nothing to train.")
+    if "train" in vars(model):
+        raise ConfigError(
+            "The model comes from torch.export, where it cannot be trained: fit the model it was made of."
+        )
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
         source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
         if run is not None:

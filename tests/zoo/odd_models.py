@@ -1,0 +1,13 @@
+"""The zoo: models as strangers write them, each with an honest twin or with the sentence that refuses it.
+
+Most are wrapped around one linear model, whose distances are known in closed form.
+"""
+
+from kinds import Odd
+from odd_answers import MIXING, NUMBERS, OUTPUTS, RANDOMISED
+from odd_builds import BUILT, PRECISIONS
+from odd_conduct import STATE, WRITES
+
+ZOO: dict[str, Odd] = {
+    **WRITES, **STATE, **RANDOMISED, **MIXING, **OUTPUTS, **NUMBERS, **PRECISIONS, **BUILT
+}  # fmt: skip

@@ -1,0 +1,113 @@
+"""Every public function on every odd model: the answer of its honest twin, or one sentence. Never anything else."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kinds import Odd, X, linear
+from odd_answers import MIXING
+from odd_models import ZOO
+from public_calls import CALLS, EVALUATING, Answer, ask, labels
+from torch import Tensor
+
+import gradreg
+from gradreg.errors import GradregError
+from gradreg.losses import misclassified
+
+# Cheap enough to ask every model each time.
+_CHEAP = ("Classifier", "regularized_loss", "attack quick", "certify")
+
+
+@pytest.fixture(autouse=True)
+def _streams() -> Iterator[None]:
+    before = np.random.get_state()
+    with warnings.catch_warnings():
+        # Of torch, about ways of building a model that it is about to give up.
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", message="None of the inputs have requires_grad")
+        torch._dynamo.reset()
+        yield
+    np.random.set_state(before)
+
+
+def refusal_of(odd: Odd, call: str) -> str | None:
+    """The sentence that this function must refuse the model with, if any."""
+    general = odd.refused.get("" if call in EVALUATING else "*", odd.refused.get("*"))
+    return odd.refused.get(call, general) or None
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=() if call in _CHEAP else pytest.mark.slow) for call in CALLS]
+)
+def test_the_answer_is_right_or_refused(call: str, name: str) -> None:
+    odd = ZOO[name]
+    model, y = odd.make(), labels((odd.twin or odd.make)())
+    found, sentence = ask(call, model, y), refusal_of(odd, call)
+    assert torch.is_grad_enabled()
+    if isinstance(found, GradregError):
+        assert sentence is not None, f"refused without need: {found}"
+        assert re.search(sentence, str(found)), str(found)
+        assert "\n" not in str(found)
+        return
+    assert sentence is None or odd.may_answer, f"to be refused: {sentence}"
+    if "adversarial" in found:
+        check_adversarial(odd, found, y)
+    if odd.exact and call in ("attack quick", "attack standard", "attack paper"):
+        exact = distance_of(y, "l2")
+        assert (found["distance"] >= 0.9999 * exact).all()
+        assert (found["distance"] <= 1.02 * exact).all()
+    if odd.twin is not None:
+        expected = ask(call, odd.twin(), y)
+        assert not isinstance(expected, GradregError), expected
+        check_same(found, expected, odd.rtol)
+    elif call == "diagnose" and "" in odd.refused:
+        assert any(int(severity) == 2 for severity in found.values()), "what others refuse is an error of a diagnosis"
+    elif call in ("regularized_loss", "GradientPenalty"):
+        if name not in MIXING and bool(found["slope"].isfinite().all()):
+            torch.testing.assert_close(found["slope"].mean(), found["grad_norm"].mean(), rtol=0.2, atol=1e-3)
+    elif call != "diagnose":
+        assert not any(bool(value.isnan().any()) for value in found.values())
+
+
+def check_same(found: Answer, expected: Answer, rtol: float) -> None:
+    assert found.keys() == expected.keys()
+    for key in found.keys() - {"adversarial"}:
+        if key == "weights" and found[key].shape != expected[key].shape:
+            continue  # parametrised otherwise
+        np.testing.assert_allclose(found[key].float(), expected[key].float(), rtol=rtol, atol=1e-5, err_msg=key)
+
+
+def check_adversarial(odd: Odd, found: Answer, y: Tensor) -> None:
+    """Asked alone, by a model that was never asked before."""
+    for image, label, distance in zip(found["adversarial"], y, found["distance"], strict=True):
+        if distance.isfinite():
+            with torch.no_grad():
+                logits = raw_or_cast(odd.make(), image[None])
+            assert misclassified(logits, label[None]).all()
+
+
+def raw_or_cast(model: Any, x: Tensor) -> Tensor:
+    """The model itself, without anything of gradreg, in its own dtype."""
+    weight = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+    kinds = {p.dtype for p in model.parameters()} if weight is not None else set()
+    returned = model(x.to(weight.dtype).clone() if weight is not None and len(kinds) == 1 else x.clone())
+    logits: Tensor = returned["logits"] if isinstance(returned, dict) else returned
+    return logits
+
+
+def distance_of(y: Tensor, threat: Any) -> Tensor:
+    """The exact distance of the linear model: the smallest gap of logits over the dual norm of its gradient."""
+    net = linear()
+    weight, logits = net[1].weight.detach(), net(X).detach()
+    gaps = logits.gather(1, y[:, None]) - logits
+    normals = weight[y][:, None] - weight[None]
+    size = gradreg.threat(threat).dual_norm(normals.flatten(0, 1).view(-1, 3, 4, 4)).view(len(y), -1)
+    found: Tensor = (
+        (gaps / size.clamp(min=1e-30)).masked_fill(torch.nn.functional.one_hot(y, 4).bool(), torch.inf).amin(1)
+    )
+    return found
