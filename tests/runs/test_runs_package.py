@@ -31,7 +31,7 @@ def test_runs_load_no_trainer_and_no_attack() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert {"load", "recipes", "networks", "open_model", "Config", "Settings", "Probe", "Subject"} <= set(dir(runs))
-    assert set(dir(training)) == {"Fitted", "fit", "train"}
+    assert {"Fitted", "fit", "train", "Logger", "JSONLLogger"} <= set(dir(training))
     for package in (runs, training):
         for name in dir(package):
             assert getattr(package, name) is not None

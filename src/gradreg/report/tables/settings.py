@@ -1,11 +1,13 @@
 """Settings of training runs: where two differ, how that is written, and which packaged recipe is nearest."""
 
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
 from gradreg.config import tables
 from gradreg.config.fractions import radius_name
+from gradreg.objectives import OBJECTIVES
 from gradreg.runs import recipes
 from gradreg.runs.directory import MACHINE
 
@@ -22,8 +24,17 @@ _NOT_COMPARED = ("seed", "model.classes", "model.channels")
 
 
 def flat(table: Mapping[str, Any]) -> Flat:
-    """What a run depends on, by dotted key, without settings of the machine."""
-    return {key: value for key, value in _flat(table).items() if key not in MACHINE}
+    """What a run depends on, by dotted key, without settings of the machine.
+
+    An option of the objective that is younger than the run is at its default, which changes nothing.
+    """
+    found = _flat(table)
+    for key, name in [(key, name) for key, name in found.items() if key.endswith(".name")]:
+        if key.startswith("objective.") and name in OBJECTIVES:
+            within = key.removesuffix("name")
+            younger = {f"{within}{each.name}": each.default for each in fields(OBJECTIVES[name])}
+            found |= {k: v for k, v in younger.items() if k not in found and v is not None and v is not MISSING}
+    return {key: value for key, value in found.items() if key not in MACHINE}
 
 
 def differences(settings: Flat, base: Flat) -> dict[str, Any]:
