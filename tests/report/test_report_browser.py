@@ -11,6 +11,8 @@ from chromium import NAMES, Tab, browsing, find
 from generated import generated
 from test_report_page import HOSTILE, hostile, render
 
+from gradreg.report.page import difference
+from gradreg.report.tables.difference import Difference
 from handmade import handmade, renamed
 
 CHROMIUM = find()
@@ -367,6 +369,23 @@ def test_an_image_fits_a_phone(tab: Tab, report: Path, width: int) -> None:
     inside = "!e.closest('svg') && e.getBoundingClientRect().right > innerWidth"
     wide = f"[...document.querySelectorAll('dialog.one *')].filter(e => {inside})"
     assert tab.run(f"{wide}.map(e => e.outerHTML.slice(0, 80))") == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_the_page_on_what_changed(tab: Tab, tmp_path: Path, width: int, dark: bool) -> None:
+    """Quiet, as wide as the screen, with curves that read out and tables that sort."""
+    first, second = generated(2)
+    path = written(tmp_path / "difference.html", difference.render(Difference.of([first, second])))
+    tab.screen(width, dark=dark)
+    tab.open(path)
+    assert tab.run("document.documentElement.scrollWidth") == width
+    shown = f"[...document.querySelectorAll('{PLOT}')].find(plot => plot.getClientRects().length)"
+    tab.run(f"{shown}.focus()")
+    assert spoken(tab) == reading(tab, 0, 0)
+    tab.click("[aria-labelledby=t-changed-images] th:nth-child(4) button")
+    assert spoken(tab).startswith("Sorted by l∞ distance")
+    assert tab.problems() == []
+    assert tab.requests() == [path.resolve().as_uri()]
 
 
 def test_hostile_names_are_text(tab: Tab, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.comparison import Comparison
-from gradreg.report.tables.paired import _sign_test, paired, pairs
+from gradreg.report.tables.paired import paired, pairs, sign_test
 from handmade import handmade, renamed
 
 
@@ -23,9 +23,9 @@ def shifted(by: float) -> Evaluation:
 
 
 @pytest.mark.parametrize(("one", "other"), [(0, 0), (1, 0), (5, 5), (15, 18), (8, 24), (0, 2000), (700, 800)])
-def test_the_sign_test_is_the_binomial_one(one: int, other: int) -> None:
+def test_thesign_test_is_the_binomial_one(one: int, other: int) -> None:
     exact = binomtest(min(one, other), one + other).pvalue if one + other else 1.0
-    assert _sign_test(one, other) == pytest.approx(exact, rel=1e-9)
+    assert sign_test(one, other) == pytest.approx(exact, rel=1e-9)
 
 
 def test_images_are_counted_once_each() -> None:

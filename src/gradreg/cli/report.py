@@ -1,6 +1,7 @@
 """`gradreg report`."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +10,8 @@ import tyro
 from rich.console import Console
 
 from gradreg.cli.arguments import say
-from gradreg.report.writing import compare, draw, format_of, render, write
+from gradreg.errors import ConfigError
+from gradreg.report.writing import compare, draw, format_of, render, render_difference, write
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Report:
     """A folder to draw figures to, as SVG, PNG and PDF."""
     paper: bool = False
     """Show the paper's own figures beside ours, marked as quoted."""
+    diff: bool = False
+    """Of two evaluations: what changed from the first to the second, and is it more than chance?"""
 
     def run(self) -> None:
         output = self.output
@@ -33,14 +37,24 @@ class Report:
             output = Path("report.html")
         format = self.format or format_of(output or Path("report.html"))
         # On stderr, so that a report on stdout can be piped.
-        aside, comparison = Console(stderr=True), compare(self.evaluations)
-        for note in comparison.notes:
+        aside = Console(stderr=True)
+        if self.diff:
+            if self.paper or self.figures is not None:
+                raise ConfigError("--diff shows what changed and nothing else; leave out --paper and --figures.")
+            text, sentences = render_difference(self.evaluations, format)
+            self._write(text, output, aside, sentences)
+            return
+        comparison = compare(self.evaluations)
+        self._write(render(comparison, format, self.paper), output, aside, comparison.notes)
+        if self.figures is not None:
+            say(aside, f"{len(draw(comparison, self.figures))} figure files are in {self.figures}.")
+
+    @staticmethod
+    def _write(text: str, output: Path | None, aside: Console, notes: Sequence[str]) -> None:
+        for note in notes:
             say(aside, note)
-        text = render(comparison, format, self.paper)
         if output is None:
             sys.stdout.write(text)
         else:
             write(output, text)
             say(aside, f"The report is in {output}.")
-        if self.figures is not None:
-            say(aside, f"{len(draw(comparison, self.figures))} figure files are in {self.figures}.")

@@ -31,12 +31,17 @@ def report(
     *,
     paper: bool = False,
     figures: str | os.PathLike[str] | None = None,
+    diff: bool = False,
 ) -> Path:
     """Write a report that compares evaluations, or the folders they were saved to; its path.
 
     The ending of `output` names the format: .html, .md, .tex, .csv or .json. With `paper`, the paper's own rows are
-    quoted below ours; `figures` is a folder to write figures to, as SVG, PNG and PDF.
+    quoted below ours; `figures` is a folder to write figures to, as SVG, PNG and PDF. With `diff`, two evaluations are
+    compared image by image: what changed from the first to the second, and whether it is more than chance.
     """
+    check_switch("diff", diff)
+    if diff and (paper or figures is not None):
+        raise ConfigError("diff shows what changed and nothing else; leave out paper and figures.")
     check_switch("paper", paper)
     path, folder = check_path("output", output), None if figures is None else check_path("figures", figures)
     format = format_of(path)
@@ -44,7 +49,11 @@ def report(
         need("jinja2", "The HTML page")
     if folder is not None:
         need("matplotlib", "Drawing figures")
-    comparison = compare([evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else evaluations)
+    given = [evaluations] if isinstance(evaluations, str | os.PathLike | Evaluation) else evaluations
+    if diff:
+        write(path, render_difference(given, format)[0])
+        return path
+    comparison = compare(given)
     write(path, render(comparison, format, paper))
     if folder is not None:
         draw(comparison, folder)
@@ -53,8 +62,12 @@ def report(
 
 def compare(evaluations: Iterable[_Given]) -> Comparison:
     """Evaluations, or the folders they were saved to, checked and prepared for a report."""
+    return Comparison.of(_read(evaluations))
+
+
+def _read(evaluations: Iterable[_Given]) -> list[Evaluation]:
     given = check_several("evaluations", evaluations, "evaluations, or folders that hold them")
-    return Comparison.of([each if isinstance(each, Evaluation) else load(each) for each in given])
+    return [each if isinstance(each, Evaluation) else load(each) for each in given]
 
 
 def render(comparison: Comparison, format: Format, paper: bool = False) -> str:
@@ -66,6 +79,21 @@ def render(comparison: Comparison, format: Format, paper: bool = False) -> str:
     if format not in get_args(Format):
         raise ConfigError(f"format must be one of {', '.join(get_args(Format))}; got {format!r}.")
     return formats.render(tables(comparison, paper), format, comparison.notes)
+
+
+def render_difference(evaluations: Iterable[_Given], format: Format) -> tuple[str, list[str]]:
+    """What changed between two evaluations, in that format; and the answer in sentences."""
+    from gradreg.report.tables.changes import changes
+    from gradreg.report.tables.difference import Difference
+
+    found = Difference.of(_read(evaluations))
+    if format == "html":
+        from gradreg.report.page import difference
+
+        return difference.render(found), found.sentences()
+    most = None if format in ("csv", "json") else 100
+    notes = [*found.sentences(), *found.comparison.notes]
+    return formats.render(changes(found, most), format, notes), found.sentences()
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:

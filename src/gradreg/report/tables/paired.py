@@ -33,7 +33,7 @@ def pairs(comparison: Comparison, threat: str, radii: Sequence[float]) -> Table:
     return _table([_row(*two, threat, radius) for radius in radii for two in combinations(found, 2)])
 
 
-def _sign_test(one: int, other: int) -> float:
+def sign_test(one: int, other: int) -> float:
     """The two-sided p of a split at least this uneven between equals (McNemar's test, exact form)."""
     n = one + other
     tail = sum(math.comb(n, k) for k in range(min(one, other) + 1))
@@ -61,18 +61,18 @@ def _table(rows: Sequence[Row | None]) -> Table:
 
 def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> Row | None:
     """None if they have no image in common."""
-    here, there = _shared(first.index, second.index)
+    here, there = shared(first.index, second.index)
     if not len(here):
         return None
     a = first.threats[threat].robust(radius)[here]
     b = second.threats[threat].robust(radius)[there]
     one, other, both, neither = (int(marked.sum()) for marked in (a & ~b, b & ~a, a & b, ~a & ~b))
     name = f"{first.subject.name} against {second.subject.name}, {ball(first.threats[threat].symbol, radius)}"
-    cells = (*map(count, (one, other, both, neither)), number(_sign_test(one, other)))
+    cells = (*map(count, (one, other, both, neither)), number(sign_test(one, other)))
     return Row(name, cells, models=(first.subject.name, second.subject.name), threat=threat)
 
 
-def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """The positions of the common images in the one and in the other, in the same order."""
     same = (first[:, None] == second[None]).nonzero()
     return same[:, 0], same[:, 1]
