@@ -107,6 +107,13 @@ MEASURES: dict[str, Call] = {
     "Regularity.save": Call(lambda: {"path": "r.safetensors"}, of=toys.regularity),
     "attack": Call(asked(attacks=["deepfool"]), _SAME | {"eps": "0, 10**12, array of 2"}),
     "attacks.AttackOptions": Call(dict, {"eps": "0, 10**12, array of 2"}),
+    "attacks.EpsilonOracle": Call(dict, {"eps": ""}),
+    "attacks.EpsilonOracle.critical": Call(asked(), of=toys.oracle),
+    "attacks.EpsilonOracle.execute": Call(
+        lambda: {"model": Counting(), "data": toys.images(), "target": toys.labels(), "epsilon": 0.1},
+        {"epsilon": "0, 10**12", "target": "same: int32, uint8, two axes"},
+        of=toys.oracle,
+    ),
     "attacks.autoattack": Call(asked(eps=0.1), {"eps": "10**12", **_SAME}, needs="pyautoattack"),
     "attacks.pooled": Call(lambda: {"results": [toys.attacked()]}),
     "bounds": Call(lambda: asked(regularity=toys.regularity())(), _SAME, nan=True),

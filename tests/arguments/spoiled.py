@@ -107,8 +107,10 @@ def spoiled(argument: Argument, call: Mapping[str, Any]) -> dict[str, Any]:
 _TENSORS: dict[str, Callable[[Tensor], dict[str, Any]]] = {
     "x": images,
     "start": images,
+    "data": images,
     "y": labels,
     "labels": labels,
+    "target": labels,
     "bound": column,
     "distance": column,
     "sound": column,

@@ -18,6 +18,7 @@ _ROOT = Path(gradreg.__file__).parent
 # Functions whose other keywords are the parameters of something else.
 _KEYWORDS: dict[str, Callable[..., Any]] = {
     "GradientPenalty": gradreg.regularized_loss,
+    "attacks.EpsilonOracle": gradreg.attacks.AttackOptions,
     "fit": Settings,
     "data.batches": gradreg.data.Batches,
     "data.RectangularBatches": gradreg.data.FolderBatches,

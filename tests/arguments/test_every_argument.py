@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from arguments.calls import CALLS, INNER, MADE
+from arguments.spoiled import spoiled
 from arguments.surface import entries
 from arguments.trying import complaints, run
 from gradreg.errors import GradregError
@@ -25,6 +26,12 @@ def test_everything_public_has_a_valid_call() -> None:
     assert not missing, f"Add a valid call to tests/arguments/calls.py: {sorted(missing)}"
     assert CALLS.keys() | MADE <= known.keys()
     assert not CALLS.keys() & (MADE | inner)
+
+
+def test_there_are_as_many_as_docs_say() -> None:
+    known = entries()
+    tried = sum(len(spoiled(each, call.given())) for name, call in CALLS.items() for each in known[name].arguments)
+    assert tried > 20_000  # docs/reliability.md
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import gradreg
 from gradreg import AttackResult, Certificates, Evaluation, Regularity
+from gradreg.attacks import EpsilonOracle
 from gradreg.bounds import Curvature, curvature
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.diagnosis import Flag
@@ -112,6 +113,10 @@ def config(**changes: Any) -> Config:
 
 def classifier() -> gradreg.Classifier:
     return gradreg.Classifier(Counting())
+
+
+def oracle() -> EpsilonOracle:
+    return EpsilonOracle("l2", attacks=["deepfool"])
 
 
 def pool() -> gradreg.Pool:

@@ -28,6 +28,7 @@ _ASKS = {
     ("y", "10**12"),
     ("y", "on another device"),
     ("labels", "one too large"),
+    ("target", "one too large"),
     ("topk", "10**12"),
     ("x", "2×3 tensor"),
     ("classes", "[]"),

@@ -53,8 +53,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_run(tmp_path_factory.mktemp("runs") / "digits")
 
 
-def test_a_run_with_every_option(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradreg.evaluation.stages.bounds._block_size", lambda images: 3)  # 60 images are enough then
+def test_a_run_with_every_option(digits: Path, tmp_path: Path) -> None:
     options = [
         "--threat",
         "l2",
@@ -63,7 +62,7 @@ def test_a_run_with_every_option(digits: Path, tmp_path: Path, monkeypatch: pyte
         "--regularity",
         "paper",
         "--calibration-images",
-        "60",
+        "160",
         "--seed",
         "4",
     ]
@@ -71,7 +70,7 @@ def test_a_run_with_every_option(digits: Path, tmp_path: Path, monkeypatch: pyte
     found = repeats([str(digits), *QUICK, *options, *smoothing], tmp_path)
     assert found.settings.options["radii"] == "0.1,1/3"
     assert found.threats["l2"].bounded is not None
-    assert found.threats["l2"].bounded.calibration_images == 60
+    assert found.threats["l2"].bounded.calibration_images == 160
 
 
 def test_a_weights_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import gradreg.diagnosis
 from evaluation_toys import CLASSES, exact_distance, exact_margin, linear, part, quick, toy
-from gradreg.data import Images
+from gradreg.data import DataSet, Images
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.evaluation import Evaluation, load
 from gradreg.evaluation.inputs import select
@@ -220,7 +220,8 @@ def test_tensors_and_loaders_are_data_too() -> None:
 
 def test_block_sizes_leave_twenty_blocks_or_a_refusal() -> None:
     assert [_block_size(images) for images in (10_000, 640, 320, 160)] == [32, 32, 16, 8]
-    few = quick(calibration_images=100, smoothing=None, attacks=["deepfool"], regularity="ascent")
+    data = DataSet("few", part(100, seed=1), part(60, seed=2))
+    few = quick(data=data, smoothing=None, attacks=["deepfool"], regularity="ascent")
     assert few.threats["l2"].refusal.startswith("100 images make 12 blocks of 8, too few")
 
 
@@ -243,6 +244,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "sigma": ({"smoothing": (-1.0,)}, ConfigError, "smoothing must be positive; got -1.0"),
     "sigma twice": ({"smoothing": (0.5, 0.5)}, ConfigError, "must name each σ once"),
     "calibration": ({"calibration_images": 0}, ConfigError, "calibration_images must be at least 1; got 0"),
+    "fit": ({"calibration_images": 159, "regularity": "ascent"}, ConfigError, "must be at least 160"),
     "batch": ({"batch_size": 0}, ConfigError, "batch_size must be at least 1; got 0"),
     "data": ({"data": 7}, DataError, "data must be a data set .*; got 7"),
     "nothing": (

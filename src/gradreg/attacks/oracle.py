@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gradreg.attacks.result import AttackResult
 from gradreg.attacks.suite import AttackOptions, SuiteName, attack
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_number
-from gradreg.checks.tensors import check_batch
+from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError
 from gradreg.fingerprints import images_key
@@ -40,19 +41,23 @@ class EpsilonOracle:
         self.name = f"gradreg ({words}, {self.options.norm.name})"
         self._known: dict[str, AttackResult] = {}
 
+    @validated
     def critical(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
         """The smallest ε that is known to be unsafe, per image: 0 if it is misclassified, inf if nothing was found."""
-        return self._found(model, x, y).distance
+        return self._found(model, check_batch(x), check_labels(y, len(x))).distance
 
+    @validated
     def execute(self, model: Model, data: Tensor, target: Tensor, epsilon: float) -> Tensor:
         """As a batch: the adversarial images that are known within ε, and the images themselves where there is none."""
         epsilon = check_number("epsilon", epsilon, least=0, usual="a radius in pixel units")
-        x = data[None] if isinstance(data, Tensor) and data.ndim in (1, 3) else check_batch(data, "data")
-        found = self._found(model, x, target.reshape(-1))
+        x = check_batch(data[None] if isinstance(data, Tensor) and data.ndim in (1, 3) else data, "data")
+        y = check_labels(target.reshape(-1) if isinstance(target, Tensor) else target, len(x), "target")
+        found = self._found(model, x, y)
         broken = per_image(~robust_at(found.distance, epsilon), x).bool()
         return torch.where(broken, found.adversarial, x.to(found.adversarial.dtype))
 
     def _found(self, model: Model, x: Tensor, y: Tensor) -> AttackResult:
+        check_device("y", y, x)
         key = f"{Classifier.of(model).fingerprint(x)} {images_key(x, y)}"
         if key not in self._known:
             while len(self._known) >= _KEPT:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from gradreg.attacks.suite import ATTACKS, SUITES, choices
 from gradreg.bounds.estimation import Method
+from gradreg.bounds.extremes import MIN_BLOCKS
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import AtMost, Between0And1, Count, Natural, check_names, check_number, check_numbers, shown
 from gradreg.config.fractions import fraction
@@ -15,6 +16,9 @@ from gradreg.norms import THREATS, Threat
 from gradreg.norms import threat as named
 from gradreg.smoothing.options import CertifyOptions
 
+# Images per block of an extreme value fit, at the least, and that many blocks.
+FEWEST_IN_BLOCK = 8
+FEWEST_CALIBRATED = FEWEST_IN_BLOCK * MIN_BLOCKS
 # AutoAttack's third version is for randomised models, which are refused.
 _AutoAttackVersion = Literal["standard", "plus"]
 
@@ -76,6 +80,11 @@ class EvaluationOptions:
         for norm in self.norms:
             for name in () if isinstance(chosen, str) else chosen:
                 ATTACKS[name].check(norm)
+        if self.regularity != "local" and self.calibration_images < FEWEST_CALIBRATED:
+            raise ConfigError(
+                f"calibration_images must be at least {FEWEST_CALIBRATED} for a fit with regularity="
+                f"{self.regularity!r}; got {self.calibration_images}."
+            )
         if len(set(self.sigmas)) < len(self.sigmas):
             raise ConfigError(f"smoothing must name each σ once; got {list(self.sigmas)}.")
         # Asked for in any case, so that bad radii are not passed over where no σ is given.

@@ -15,6 +15,7 @@ from gradreg.bounds import (
 )
 from gradreg.bounds.extremes import MIN_BLOCKS
 from gradreg.errors import DataError
+from gradreg.evaluation.options import FEWEST_IN_BLOCK
 from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.work import Work
 from gradreg.norms import Threat
@@ -104,7 +105,7 @@ def _regularity(work: Work, threat: Threat, progress: Progress | None) -> Regula
 
 def _block_size(images: int) -> int:
     """The usual 32 where that gives enough blocks for a fit, fewer for fewer images, but at least 8."""
-    return max(8, min(32, images // MIN_BLOCKS))
+    return max(FEWEST_IN_BLOCK, min(32, images // MIN_BLOCKS))
 
 
 def _bound(work: Work, regularity: Regularity) -> Bound:
