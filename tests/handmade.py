@@ -6,12 +6,12 @@ from dataclasses import replace
 import torch
 
 from gradreg.diagnosis.flags import Flag
+from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.record import (
     Attacked,
     Bounded,
     Confirmed,
     Evaluation,
-    Gallery,
     Origin,
     Settings,
     Smoothed,

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from gradreg.bounds import Regularity
 from gradreg.cli.inspect import Inspect, _chosen_image, show
 from gradreg.data import DataSet, Images
+from gradreg.display.pictures import magnification
 from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.inspection import Inspection, draw, inspect_image
-from gradreg.inspection.figure import _magnification, figure
+from gradreg.inspection.figure import figure
 from gradreg.norms import ThreatName, threat
 
 THREATS: tuple[ThreatName, ...] = ("l2", "linf", "l1")
@@ -117,7 +118,7 @@ def test_the_picture_has_a_row_of_panels_for_each_attack(inspection: Inspection,
         clean, adversarial, difference = (np.asarray(panel) for panel in shown[3 * row : 3 * row + 3])
         np.testing.assert_allclose(clean, inspection.image[0].numpy())
         np.testing.assert_allclose(adversarial, one.adversarial[0].numpy())
-        factor = _magnification(one.adversarial - inspection.image)
+        factor = magnification(one.adversarial - inspection.image)
         np.testing.assert_allclose(difference, factor * (adversarial - clean), atol=1e-6)
         words = " ".join(text.get_text() for axes in drawn.axes[4 * row : 4 * row + 4] for text in axes.texts)
         assert all(part in words for part in (f"×{factor:g}", one.attack, f"{one.distance:.4g}", "taken for down"))
@@ -147,8 +148,8 @@ def test_colours_are_drawn_as_colours() -> None:
 @pytest.mark.parametrize(
     ("largest", "factor"), [(0.0, 1), (1.0, 1), (0.6, 1), (0.5, 2), (0.2, 5), (0.15, 5), (0.004, 200)]
 )
-def test_magnification(largest: float, factor: float) -> None:
-    assert _magnification(torch.tensor([0.0, -largest])) == pytest.approx(factor)
+def testmagnification(largest: float, factor: float) -> None:
+    assert magnification(torch.tensor([0.0, -largest])) == pytest.approx(factor)
 
 
 def test_a_misclassified_image_has_nothing_to_find(plane: Plane, image: Tensor) -> None:

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from gradreg.diagnosis.flags import Flag, left_out, make
+from gradreg.evaluation.gallery import Gallery, Segment
 from gradreg.evaluation.record import (
     Attacked,
     Bounded,
     Evaluation,
-    Gallery,
     Origin,
-    Segment,
     Settings,
     Smoothed,
     TestSet,

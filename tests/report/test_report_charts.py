@@ -11,7 +11,8 @@ from generated import generated
 from PIL import Image
 
 from gradreg.display.charts import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
-from gradreg.evaluation.record import Evaluation, Gallery
+from gradreg.evaluation.gallery import Gallery
+from gradreg.evaluation.record import Evaluation
 from gradreg.report.charts import svg
 from gradreg.report.charts.labels import Frame, Mark, overlap, placed
 from gradreg.report.charts.selection import sections

@@ -1,19 +1,29 @@
 """The result of an attack: a verified adversarial image and its distance per image, with the cost."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gradreg.checks.calls import validated
-from gradreg.checks.tensors import check_positions
+from gradreg.checks.tensors import check_batch, check_positions
 from gradreg.config.fractions import radius_name
+from gradreg.display import charts
+from gradreg.display.curves import accuracy_chart
 from gradreg.display.numbers import distance_name, percent
+from gradreg.display.pictures import pictures
+from gradreg.display.plot import plot
 from gradreg.display.records import Column, Recorded, Records
 from gradreg.display.summary import Shown, Summary, counted, images, spread
+from gradreg.errors import DataError
 from gradreg.norms import THREATS, robust_at
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +110,25 @@ class AttackResult(Shown, Recorded):
     def wins(self) -> Counter[str]:
         """How many adversarial images each attack found; the misclassified and the unbroken images are left out."""
         return Counter(name for name in self.winner if name not in ("clean", ""))
+
+    def plot(self, x: Tensor | None = None) -> "Figure":
+        """Robust accuracy against distance; with the clean images `x`, the adversarial ones beside them instead."""
+        if x is not None:
+            return self._pictures(x)
+        symbol = THREATS[self.threat].symbol if self.threat in THREATS else self.threat
+        radii = [(radius, radius_name(radius)) for radius in self.radii]
+        chart = accuracy_chart(self.threat, symbol, {"attacks": (self.distance.cpu(), math.inf)}, radii)
+        return plot(charts.Figure("robust-accuracy", ((chart,),), 2.25))
+
+    def _pictures(self, x: Tensor) -> "Figure":
+        if check_batch(x).shape != self.adversarial.shape:
+            raise DataError(f"x must be the images that were attacked, {len(self)}; got shape {tuple(x.shape)}.")
+        rows = ((self.distance > 0) & self.success).nonzero().flatten()
+        if len(rows) == 0:
+            raise DataError("There is no adversarial image to draw: none was found, or none was needed.")
+        titles = [f"image {row}" for row in rows.tolist()]
+        said = [f"{self.winner[row]}, {distance_name(self.threat, float(self.distance[row]))}" for row in rows.tolist()]
+        return pictures(x[rows].cpu(), self.adversarial[rows].cpu(), titles, said)
 
     def records(self) -> Records:
         """Per image: distance, whether there is an adversarial image, who found it, and the cost."""

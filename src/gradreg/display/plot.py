@@ -5,9 +5,12 @@ Colours are those of Okabe and Ito, which the colour-blind can tell apart; each 
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from gradreg.display.charts import Axis, Chart, Figure, Key, Series, bars, legend_of, vertices
+from gradreg.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,17 +33,25 @@ _LONGEST = 36
 
 
 def new_figure(width: float, height: float) -> "Drawing":
-    """A figure with a canvas of its own, in inches."""
+    """A figure with a canvas of its own, in inches; notebooks show it without pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Drawing
 
     drawing = Drawing(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(drawing)
+    drawing._repr_png_ = partial(_png, drawing)  # type: ignore[attr-defined]
     return drawing
+
+
+def _png(drawing: "Drawing") -> bytes:
+    file = BytesIO()
+    drawing.savefig(file, format="png", dpi=150)
+    return file.getvalue()
 
 
 def plot(figure: Figure) -> "Drawing":
     """The charts in their rows, each a column wide, above one legend."""
+    need("matplotlib", "A plot")
     across, down = len(figure.rows[0]), len(figure.rows)
     drawing = new_figure(_COLUMN * across, figure.height * down)
     panels = drawing.subplots(down, across, squeeze=False)

@@ -12,7 +12,8 @@ from gradreg.columns import (
     check_whole,
 )
 from gradreg.errors import DataError
-from gradreg.evaluation.record import Attacked, Bounded, Confirmed, Evaluation, Gallery, Smoothed, TestSet, ThreatRecord
+from gradreg.evaluation.gallery import Gallery
+from gradreg.evaluation.record import Attacked, Bounded, Confirmed, Evaluation, Smoothed, TestSet, ThreatRecord
 from gradreg.runs.subject import Subject
 
 

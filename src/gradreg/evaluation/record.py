@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, device
@@ -22,10 +22,14 @@ from gradreg.diagnosis.flags import Flag
 from gradreg.display.records import Recorded, Records
 from gradreg.display.summary import Shown, Summary
 from gradreg.errors import DataError
+from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import THREATS, robust_at, usual
 from gradreg.provenance import commit, hardware
 from gradreg.runs.subject import Subject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Relative; two machines round a norm differently by far less.
 _SAME = 1e-4
@@ -133,29 +137,6 @@ class Bounded:
     def omega_at(self, eps: float) -> float:
         """ω(ε) at the next radius of the grid; NaN beyond its end."""
         return next((omega for radius, omega in zip(self.eps, self.omega, strict=True) if radius >= eps), float("nan"))
-
-
-@dataclass(frozen=True)
-class Segment:
-    """The margin of probabilities on the way from each image of a gallery through its adversarial one and beyond."""
-
-    at: tuple[float, ...]
-    """How far along: 0 is the image, 1 the adversarial one; beyond it pixels are kept in the box."""
-    margin: Tensor
-    """Images by places; above 0 the model is wrong."""
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """A few images with the adversarial ones found for them; `rows` are their positions in the evaluation."""
-
-    rows: tuple[int, ...]
-    clean: Tensor
-    adversarial: Tensor
-    prediction: tuple[int, ...]
-    """What the model takes the adversarial image for."""
-    segment: Segment | None = None
-    """None in files of before it was kept."""
 
 
 @dataclass(frozen=True)
@@ -350,6 +331,12 @@ class Evaluation(Shown, Recorded):
         from gradreg.evaluation.showing import records
 
         return records(self)
+
+    def plot(self) -> "Figure":
+        """Robust accuracy against distance by attacks, bounds and certificates, a panel for each threat."""
+        from gradreg.evaluation.showing import plotted
+
+        return plotted(self)
 
     def proven_wrong(self) -> bool:
         """Whether any threat carries an error that no model can explain: a bug in gradreg or in the model's code."""

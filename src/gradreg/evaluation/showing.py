@@ -1,18 +1,25 @@
 """An evaluation as people and other programs meet it: a summary, and one record per image."""
 
-from dataclasses import asdict
-from typing import NamedTuple
+import math
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradreg.codec import split
 from gradreg.config.fractions import radius_name
 from gradreg.diagnosis.flags import verdict
+from gradreg.display import charts
+from gradreg.display.curves import accuracy_chart
 from gradreg.display.numbers import distance_name, interval, percent
+from gradreg.display.plot import plot
 from gradreg.display.records import Column, Records
 from gradreg.display.summary import Summary, images
 from gradreg.evaluation.record import Evaluation, Smoothed, ThreatRecord
 from gradreg.evaluation.shares import Share, share_of, top_k
 from gradreg.evaluation.summary import summary as figures
 from gradreg.evaluation.table import take_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def summary(evaluation: Evaluation) -> Summary:
@@ -42,6 +49,25 @@ def records(evaluation: Evaluation) -> Records:
     columns = {name: _column(name, values) for name, values in found.items() if values is not None}
     versions = {"gradreg": evaluation.origin.gradreg, "torch": evaluation.origin.torch}
     return Records("evaluation", settings, columns, versions)
+
+
+def plotted(evaluation: Evaluation) -> "Figure":
+    """A panel for each threat: the share of images that attacks did not break, beside bounds and certificates."""
+    panels = tuple(_panel(evaluation, record) for record in evaluation.threats.values())
+    return plot(charts.Figure("robust-accuracy", (panels,), 2.25))
+
+
+def _panel(evaluation: Evaluation, record: ThreatRecord) -> charts.Chart:
+    found = {"attacks": (record.distance, math.inf)}
+    if record.bounded is not None and record.bounded.eps:
+        found["ω-bound (heuristic)"] = (record.bounded.omega_bound, record.bounded.eps[-1])
+    if record.threat == "l2":
+        for each in evaluation.smoothing:
+            # An image without the correct class fails at every radius, 0 included.
+            radius = each.radius.double().where(each.prediction == evaluation.label, 0.0)
+            found[f"smoothed, σ = {each.sigma:g}"] = (radius, each.radii[-1] if each.radii else math.inf)
+    radii = [(radius, radius_name(radius)) for radius in evaluation.data.usual_radii(record.threat)]
+    return replace(accuracy_chart(record.threat, record.symbol, found, radii), title=record.symbol)
 
 
 class _About(NamedTuple):

@@ -2,12 +2,10 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from gradreg.checks.calls import validated
+from gradreg.display.pictures import magnification, show, show_difference
 from gradreg.errors import ConfigError
 from gradreg.extras import need
 from gradreg.inspection.record import Inspection, Nearest
@@ -86,13 +84,13 @@ def _header(found: Inspection) -> list[tuple[str, str, str]]:
 
 def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> None:
     clean, words = panels[0], panels[3]
-    _show(clean, inspection.image)
+    show(clean, inspection.image)
     broken = 0 < one.distance < math.inf
     name = inspection.classes[one.prediction]
     if broken:
-        factor = _magnification(one.adversarial - inspection.image)
-        _show(panels[1], one.adversarial)
-        _show_difference(panels[2], factor * (one.adversarial - inspection.image))
+        factor = magnification(one.adversarial - inspection.image)
+        show(panels[1], one.adversarial)
+        show_difference(panels[2], factor * (one.adversarial - inspection.image))
         panels[2].text(
             0.03, 0.04, f"×{factor:g}", transform=panels[2].transAxes, fontsize=8, color="black",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
@@ -107,41 +105,3 @@ def _draw_row(panels: "list[Axes]", inspection: Inspection, one: Nearest) -> Non
     words.text(0.04, 0.74, said, fontsize=9, va="top", linespacing=1.35, parse_math=False)
     cost = f"{one.forwards:,} forwards, {one.backwards:,} backwards"
     words.text(0.04, 0.32, cost, fontsize=7.5, va="top", color="#666666")
-
-
-def _magnification(difference: Tensor) -> float:
-    """The largest of 1, 2, 5, 10, … with which no pixel's change exceeds 1; less than 1 never."""
-    largest = float(difference.abs().max())
-    if largest == 0:
-        return 1.0
-    exponent = math.floor(math.log10(1 / largest))
-    steps = [step * 10.0**exponent for step in (1, 2, 5)]
-    return max(1.0, *(step for step in steps if step * largest <= 1 + 1e-6))
-
-
-def _show(axes: "Axes", image: Tensor) -> None:
-    pixels, options = _pixels(image.clamp(0, 1))
-    axes.imshow(pixels, interpolation="nearest", **options)
-    _bare(axes)
-
-
-def _show_difference(axes: "Axes", difference: Tensor) -> None:
-    """Grey is no change; a single channel goes to blue where it was lowered and to red where it was raised."""
-    if difference.shape[0] == 1:
-        axes.imshow(difference[0].cpu().tolist(), cmap="RdBu_r", vmin=-1, vmax=1, interpolation="nearest")
-    else:
-        axes.imshow(_pixels((0.5 + difference / 2).clamp(0, 1))[0], interpolation="nearest")
-    _bare(axes)
-
-
-def _pixels(image: Tensor) -> tuple[Any, dict[str, Any]]:
-    if image.shape[0] == 3:
-        return image.permute(1, 2, 0).to("cpu", torch.float32).numpy(), {}
-    return image.mean(0).to("cpu", torch.float32).numpy(), {"cmap": "gray", "vmin": 0, "vmax": 1}
-
-
-def _bare(axes: "Axes") -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_linewidth(0.5)

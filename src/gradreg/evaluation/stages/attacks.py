@@ -8,7 +8,8 @@ from torch import Tensor
 from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.columns import check_whole
-from gradreg.evaluation.record import Attacked, Gallery, Segment
+from gradreg.evaluation.gallery import Gallery, Segment
+from gradreg.evaluation.record import Attacked
 from gradreg.evaluation.work import Work
 from gradreg.losses import probability_margin
 from gradreg.norms import Threat

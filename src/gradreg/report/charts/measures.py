@@ -1,19 +1,18 @@
 """Accuracy against distance and what else charts show of an evaluation, as plain numbers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from gradreg.display.curves import steps
 from gradreg.evaluation.record import Bounded, Evaluation, Smoothed, ThreatRecord
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import clean_accuracy
 
 _CurveKind = Literal["empirical", "calibrated", "omega-bound", "certified"]
 
-_POINTS = 200
 _DOTS = 300
 
 
@@ -138,47 +137,22 @@ def _gap(model: str, record: ThreatRecord, bounded: Bounded) -> Gap:
 
 def _of_threat(evaluation: Evaluation, record: ThreatRecord) -> list[Curve]:
     name = evaluation.subject.name
-    found = [Curve(name, "empirical", record.threat, *_steps(record.distance, float("inf")))]
+    found = [Curve(name, "empirical", record.threat, *steps(record.distance, float("inf")))]
     if record.bounded is not None and record.bounded.eps:
-        steps = _steps(record.bounded.omega_bound, record.bounded.eps[-1])
-        found.append(Curve(name, "omega-bound", record.threat, *steps))
+        course = steps(record.bounded.omega_bound, record.bounded.eps[-1])
+        found.append(Curve(name, "omega-bound", record.threat, *course))
     if record.bounded is not None and record.bounded.calibrated is not None:
         facts = record.bounded.calibrated
-        steps = _steps(facts.bound, record.bounded.eps[-1] / facts.scale)
-        found.append(Curve(name, "calibrated", record.threat, *steps, f"α = {facts.alpha:g}"))
+        course = steps(facts.bound, record.bounded.eps[-1] / facts.scale)
+        found.append(Curve(name, "calibrated", record.threat, *course, f"α = {facts.alpha:g}"))
     return found
 
 
 def _certified(evaluation: Evaluation, smoothed: Smoothed) -> Curve:
     # An image without the correct class fails at every radius, 0 included.
     radius = smoothed.radius.double().where(smoothed.prediction == evaluation.label, 0.0)
-    steps = _steps(radius, smoothed.radii[-1] if smoothed.radii else float("inf"))
-    return Curve(evaluation.subject.name, "certified", "l2", *steps, f"σ = {smoothed.sigma:g}")
-
-
-def _steps(values: Tensor, end: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The fraction of values > x at every x where it falls; from `end` on nothing is known, so the curve stops."""
-    n = len(values)
-    finite = values[values.isfinite()].clamp(min=0).double()
-    xs, counts = finite.unique(sorted=True, return_counts=True)
-    steps = list(zip(xs.tolist(), counts.cumsum(0).tolist(), strict=True))
-    if not steps or steps[0][0] > 0:
-        steps.insert(0, (0.0, 0))
-    kept = _thinned([step for step in steps if step[0] < end or step[0] == 0], n)
-    if end < float("inf") and kept[-1][0] < end and kept[-1][1] < n:
-        kept.append((end, kept[-1][1]))
-    return tuple(x for x, _ in kept), tuple((n - count) / n for _, count in kept)
-
-
-def _thinned(steps: Sequence[tuple[float, int]], n: int) -> list[tuple[float, int]]:
-    """Leave out a step while the curve is within 0.5 % of it without; at most 200 rises of more than that fit in 1."""
-    if len(steps) < _POINTS:
-        return list(steps)
-    kept = [steps[0]]
-    for step in steps[1:]:
-        if (step[1] - kept[-1][1]) * _POINTS > n:
-            kept.append(step)
-    return kept
+    course = steps(radius, smoothed.radii[-1] if smoothed.radii else float("inf"))
+    return Curve(evaluation.subject.name, "certified", "l2", *course, f"σ = {smoothed.sigma:g}")
 
 
 def _counts(values: Tensor, edges: Tensor) -> list[int]:

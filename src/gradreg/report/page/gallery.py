@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from gradreg.display.numbers import distance_name
-from gradreg.evaluation.record import Evaluation, Gallery, ThreatRecord
+from gradreg.evaluation.gallery import Gallery
+from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.report.comparison import Comparison
 from gradreg.report.page.png import data_uri
 
