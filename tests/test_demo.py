@@ -1,6 +1,8 @@
 """The tour, cut short: it leaves runs, evaluations and a page whose figures are those of the evaluations."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -128,3 +130,18 @@ def test_a_step_that_fails_ends_the_tour_with_its_sentence(tmp_path: Path, conso
     (tmp_path / "mnist5k-linf" / "config.toml").write_text("epochs = -1\n")
     with pytest.raises(DemoError, match=r"gradreg train .* ended with status 2: "):
         demo(DemoOptions(out=tmp_path, fast=True), console)
+
+
+def test_commands_end_with_a_tour_that_was_killed(tmp_path: Path) -> None:
+    """Nobody holds the other end of their stdin then; otherwise they end by themselves."""
+
+    def started(*arguments: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-c", module._CHILD, *arguments]
+        return subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    with started("--version") as left_alone:
+        assert left_alone.wait(60) == 0
+    with started("train", "mnist5k-l2", "--run", "run", "--set", "epochs=1000") as orphan:
+        assert orphan.stdin is not None
+        orphan.stdin.close()
+        assert orphan.wait(60) == 1

@@ -15,6 +15,7 @@ import torch
 
 from gradreg import storage
 from gradreg.errors import StorageError
+from gradreg.locks import lock
 from gradreg.writing import is_temporary, replacing, sweep, write_text
 
 
@@ -147,3 +148,23 @@ def test_what_a_kill_leaves_is_swept_by_name_or_all_of_it(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.notes", left[1]]
     sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".mine.notes"]
+
+
+def test_a_link_that_leads_out_of_a_folder_of_ours_is_refused(tmp_path: Path) -> None:
+    """A run of somebody else may have one to a file of the user's, which resuming would replace."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir()
+    mine.write_text("precious")
+    (theirs / "state").write_text("inside")
+    (theirs / "newest").symlink_to("state")
+    with lock(theirs):
+        write_text(theirs / "newest", "through a link that stays inside")
+    for target in (mine, tmp_path, "..", "/nowhere", "../mine"):
+        (theirs / "metrics.jsonl").symlink_to(target)
+        with pytest.raises(StorageError, match=r"metrics.jsonl could not be written: it is a link to"), lock(theirs):
+            pass
+        (theirs / "metrics.jsonl").unlink()
+    assert mine.read_text() == "precious"
+    (tmp_path / "link").symlink_to(theirs)  # a folder may be reached by a link
+    with lock(tmp_path / "link"):
+        pass

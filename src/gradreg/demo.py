@@ -32,6 +32,14 @@ from gradreg.evaluation.shares import Share, share_of
 _UNDEFENDED, _DEFENDED, _HEADLINE = "mnist5k-undefended", "mnist5k-linf", "linf"
 # So that a terminal of 80 columns has room for all.
 _BAR = 7
+# A command of the tour: it ends when nobody holds the other end of its stdin any more, as when the tour is killed.
+_CHILD = """
+import os, sys, threading
+threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
+sys.argv[0] = "gradreg"
+from gradreg.cli import main
+main()
+"""
 
 
 class DemoError(GradregError):
@@ -129,8 +137,9 @@ class _Tour:
         settings = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
         with TemporaryFile("w+") as complaints:
             with subprocess.Popen(
-                [sys.executable, "-m", "gradreg", *command],
+                [sys.executable, "-c", _CHILD, *command],
                 env={**os.environ, **settings},
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 text=True,
@@ -140,7 +149,7 @@ class _Tour:
                     tell(line.rstrip())
             if child.returncode:
                 complaints.seek(0)
-                said = complaints.read().strip().removeprefix("gradreg: ")
+                said = complaints.read().strip().removeprefix("gradreg: ") or "it was killed, so start the tour again."
                 raise DemoError(f"`gradreg {shlex.join(command)}` ended with status {child.returncode}: {said}")
 
     def stop(self) -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gradreg.codec import join
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, GradregError
 from gradreg.reading import one_sentence, read_json
-from gradreg.writing import is_stream, make_folder, refusal, sweep
+from gradreg.writing import check_links, is_stream, make_folder, refusal, sweep
 
 LOCK = ".lock"
 _COMMAND = 120  # characters of it
@@ -82,6 +82,8 @@ def lock(folder: Path, file: str = "") -> Iterator[None]:
     marker = folder / f".{file}{LOCK}" if file else folder / LOCK
     try:
         make_folder(folder)
+        if not file:
+            check_links(folder)
         held = FileLock(marker)
         _acquire(held, marker)
         # A note, for others to read: without space for it the lock is one all the same.
@@ -93,6 +95,8 @@ def lock(folder: Path, file: str = "") -> Iterator[None]:
         raise ConfigError(
             f"{place} is being written by {holder}; wait for it to end, or choose another place."
         ) from None
+    except GradregError:
+        raise
     except OSError as error:
         raise refusal(place, error.strerror or str(error), error.errno) from error
     try:

@@ -71,6 +71,20 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
+def check_links(folder: Path) -> None:
+    """Refuse a folder of gradreg's own files in which a link leads out of it.
+
+    Somebody else may have made the folder, and what is written to such a link would replace a file elsewhere.
+    """
+    home = Path(os.path.realpath(folder))
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and home not in Path(os.path.realpath(path)).parents:
+            raise StorageError(
+                f"{path} could not be written: it is a link to {os.path.realpath(path)}, outside of its folder; put a "
+                "copy of that in its place."
+            )
+
+
 def sweep(folder: Path, file: str = "") -> None:
     """Remove what a kill in the middle of `replacing` left behind, of one file or of all files in a folder.
 

@@ -150,6 +150,17 @@ def test_another_evaluations_folder_is_refused(tmp_path: Path) -> None:
         quick(tmp_path / "file" / "c", **light)
 
 
+def test_a_link_that_leads_out_of_the_folder_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "mine").write_text("precious")
+    for name in ("images.csv", ".state"):
+        (tmp_path / "theirs" / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(StorageError, match=r"it is a link to .*mine, outside of its folder"):
+            quick(tmp_path / "theirs", attacks=["deepfool"], regularity="local", smoothing=None)
+        (tmp_path / "theirs" / name).unlink()
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
 def test_calibration_images_are_told_by_what_they_show_not_by_where_they_lie(tmp_path: Path) -> None:
     light: dict[str, Any] = {"attacks": ["deepfool"], "regularity": "local", "smoothing": None}
     quick(tmp_path, **light)

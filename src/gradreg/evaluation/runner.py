@@ -28,7 +28,7 @@ from gradreg.penalty.passes import Model
 from gradreg.processes import joined
 from gradreg.runs.subject import Subject, check_fits, describe, device_of
 from gradreg.stopwatch import noticing_stops
-from gradreg.writing import sweep
+from gradreg.writing import check_links, sweep
 
 T = TypeVar("T")
 
@@ -73,6 +73,8 @@ def evaluate(
         origin, state = Origin.now(processes.device), Path(place) / STATE
         if (Path(place) / FACTS).exists() and not state.exists():
             raise ConfigError(f"{place} holds a finished evaluation; choose another folder (--out), or delete it.")
+        if Path(place).is_dir():
+            check_links(Path(place))
         about = {
             "weights": classifier.fingerprint(inputs.x),
             "images": inputs.key(),

@@ -23,6 +23,7 @@ from gradreg.storage import check_memory
 
 _MOST_PICKLED = 1 << 26
 _MOST_INSIDE = 20
+_MOST_NAME = 200  # letters; torch takes quadratic time to say that it does not know a longer one
 # Files of before torch 1.6: a magic number, a version, facts of the machine, the object, the names of its storages.
 _PICKLES_OF_OLD = 5
 _FORBIDDEN = re.compile(r"GLOBAL (\S+)")
@@ -78,6 +79,8 @@ def _check_pickle(file: BinaryIO) -> None:
     marks: list[int] = []
     for opcode, argument in _operations(file):
         name = opcode.name
+        if name == "GLOBAL" and len(argument) > _MOST_NAME:
+            raise ValueError(f"a name in it must have at most {_MOST_NAME} letters; got {len(argument):,}")
         if name == "MARK":
             marks.append(len(depths))
         elif name in ("BINGET", "LONG_BINGET", "GET"):
