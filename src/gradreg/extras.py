@@ -19,6 +19,8 @@ EXTRAS = {
     "matplotlib": Extra("plots", "figures as files"),
     "PIL": Extra("folder", "image files"),
     "tensorboard": Extra("tensorboard", "training curves in TensorBoard"),
+    "mlflow": Extra("mlflow", "training curves in MLflow"),
+    "wandb": Extra("wandb", "training curves in Weights & Biases"),
     "timm": Extra("timm", "models named timm:NAME"),
     "torchvision": Extra("torchvision", "models named torchvision:NAME"),
     "pyautoattack": Extra("bench", "AutoAttack"),

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 from gradreg.checks.calls import validated
 from gradreg.errors import ConfigError, Interrupted
+from gradreg.extras import need
 
 
 @runtime_checkable
@@ -58,7 +59,7 @@ class TensorBoardLogger:
     @validated
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._writer = _imported("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
+        self._writer = _imported("torch.utils.tensorboard", self).SummaryWriter
         self._board: Any = None
 
     def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
@@ -92,7 +93,7 @@ class MLflowLogger:
         run_id: str | None = None,
     ) -> None:
         self.experiment, self.tracking_uri, self.name, self.run_id = experiment, tracking_uri, name, run_id
-        self._mlflow = _imported("mlflow", "MLflow", "mlflow")
+        self._mlflow = _imported("mlflow", self)
         self._client: Any = None
 
     def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
@@ -121,7 +122,7 @@ class WandbLogger:
 
     def __init__(self, **init: Any) -> None:
         self._init = init
-        self._wandb = _imported("wandb", "Weights & Biases", "wandb")
+        self._wandb = _imported("wandb", self)
         self.run: Any = None
         """`wandb.init`'s, once training has begun."""
 
@@ -146,9 +147,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _imported(module: str, name: str, package: str) -> Any:
+def _imported(module: str, logger: object) -> Any:
     """An optional library, asked for when a logger is made: before any work."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise ConfigError(f"{name} needs the package {package}: pip install 'gradreg[{package}]'.") from None
+    need(module.rpartition(".")[2], type(logger).__name__)
+    return import_module(module)
