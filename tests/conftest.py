@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 from hypothesis import settings
 from torch import Tensor, nn
+
+import site_building
 
 settings.register_profile("gradreg", deadline=None, derandomize=True)
 settings.load_profile("gradreg")
@@ -91,3 +94,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
         if "No browser" in reason:
             terminalreporter.write_line(reason.removeprefix("Skipped: "))
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documents as a built site."""
+    return site_building.shared(tmp_path_factory.getbasetemp())

@@ -1,8 +1,6 @@
 """The site as a reader gets it: built strictly, complete, and without anything from elsewhere."""
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from shutil import copytree
@@ -10,22 +8,11 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from site_building import build
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md"))
-
-
-def build(source: Path, target: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", str(source), str(target)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    done = build(DOCS, folder)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 class Page(HTMLParser):

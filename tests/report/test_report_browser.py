@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import NAMES, Tab, browsing, find
 from generated import generated
 from test_report_page import HOSTILE, hostile, render
 
+from chromium import NAMES, Tab, browsing, find
 from gradreg.report.page import difference
 from gradreg.report.tables.difference import Difference
 from handmade import handmade, renamed
