@@ -186,6 +186,8 @@ def test_every_network_in_the_package_is_whole() -> None:
             assert entry["name"] == name
             assert f"| clean accuracy | {entry['clean_acc']} % |" in networks.card(name)
             assert f"{entry['reported']} %" in networks.card(name)
+        assert f"]({networks.CURVE})" in networks.card(name)
+        assert (place / networks.CURVE).read_text(encoding="utf-8").startswith("<svg ")
         for text in (networks.card(name), (place / networks.CONFIG).read_text(encoding="utf-8")):
             assert not re.search(r"(?:^|[\s\"':=])(?:/home|/root|/tmp|/work|/Users|[A-Z]:\\)", text)
         if config["data"] == "mnist5k":
@@ -200,7 +202,9 @@ def test_the_files_are_packaged() -> None:
     """Nothing that git ignores is in a wheel, so no shipped file may be ignored."""
     patterns = [line.strip("/") for line in (Path(__file__).parents[2] / ".gitignore").read_text().split()]
     assert patterns
-    assert not [name for name in ("networks", *networks.FILES) for pattern in patterns if fnmatch(name, pattern)]
+    assert not [
+        name for name in ("networks", networks.CURVE, *networks.FILES) for pattern in patterns if fnmatch(name, pattern)
+    ]
 
 
 def test_a_network_comes_back_in_the_order_in_memory_that_it_was_trained_in() -> None:

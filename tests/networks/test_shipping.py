@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from gradreg.report.cards.shipping import _portable, ship
 from gradreg.runs import load
 from gradreg.runs.checkpoints import read
 from gradreg.runs.directory import RunDirectory
-from gradreg.runs.networks import FILES
+from gradreg.runs.networks import CURVE, FILES
 from handmade import confirmation, confirmed, handmade
 from tiny_networks import IMAGES, logits, tiny_evaluation, tiny_run
 
@@ -63,7 +64,7 @@ def shares(evaluation: Evaluation) -> dict[str, str]:
 
 
 def test_it_is_a_run_with_the_same_network(run: Path, shipped: Path) -> None:
-    assert sorted(path.name for path in shipped.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in shipped.iterdir()) == sorted((*FILES, CURVE))
     assert torch.equal(logits(load(shipped)), logits(load(run)))
     assert read(shipped / "best.safetensors").numbers == read(run / "best.safetensors").numbers
     for name in ("config.toml", "metrics.jsonl"):
@@ -101,6 +102,22 @@ def test_robustbenchs_fields_for_each_threat(shipped: Path, evaluation: Path) ->
         assert (entry["authors"], entry["link"], entry["venue"]) == ("Nobody", "https://example.org", "Here")
         assert entry["footnote"].endswith(NOTE)
         assert "12 of 1,000 test images" in entry["footnote"]
+
+
+def test_the_card_shows_the_curve(shipped: Path, evaluation: Path) -> None:
+    """A well-formed picture by itself, with a line per threat, and the same in words for those who do not see it."""
+    text, record = (shipped / CURVE).read_text(), load_evaluation(evaluation)
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not [each for each in root.iter() if each.tag.endswith(("script", "image", "foreignObject"))]
+    lines = [each for each in root.iter() if (each.get("class") or "").startswith("line solid c0")]
+    assert len(lines) == len(record.threats) == 2
+    panels = [each for each in root if each.tag.endswith("}svg")]
+    assert len({panel.get("y") for panel in panels}) == 2, "one below the other"
+    clean = 100 * float((record.prediction == record.label).double().mean())
+    words = root.get("aria-label") or ""
+    assert words.count(f"attacks: {clean:.1f} % at 0,") == 2
+    assert f"![Robust accuracy against distance. {words}]({CURVE})" in (shipped / "card.md").read_text()
 
 
 def test_the_python_block_of_the_card_is_formatted(shipped: Path) -> None:

@@ -9,8 +9,10 @@ from gradreg.diagnosis.flags import verdict
 from gradreg.display.numbers import interval, significant
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.objectives.base import describe
+from gradreg.report.cards import curve
 from gradreg.report.cards.figures import Remarks, figures, percent
 from gradreg.report.page import provenance
+from gradreg.runs.networks import CURVE
 from gradreg.runs.settings import Config
 
 # Facts of an evaluation that other parts of the card have.
@@ -79,6 +81,11 @@ def _figures(evaluation: Evaluation) -> str:
             "",
             "Clopper-Pearson intervals cover the choice of test images only, not the variance between training runs.",
             "",
+            *(
+                [f"![Robust accuracy against distance. {curve.words(evaluation)}]({CURVE})", ""]
+                if evaluation.threats
+                else []
+            ),
             _listed([*facts, *made.notes]),
             "",
             "To reproduce them:",

@@ -22,12 +22,12 @@ from gradreg.ledger import begun_about
 from gradreg.locks import LOCK, lock
 from gradreg.losses import probability_margin
 from gradreg.models.registry import LIBRARIES, MODELS
-from gradreg.report.cards import card
+from gradreg.report.cards import card, curve
 from gradreg.report.cards.figures import Remarks, entries
 from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import MACHINE, RunDirectory
 from gradreg.runs.loading import load
-from gradreg.runs.networks import CARD, CONFIG, ENTRIES, FILES, METRICS, home, resolve
+from gradreg.runs.networks import CARD, CONFIG, CURVE, ENTRIES, FILES, METRICS, home, resolve
 from gradreg.runs.opening import open_model, with_training
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, parameters
@@ -81,6 +81,7 @@ def ship(
     texts = {
         METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in found.run.metrics()),
         CARD: card.write(shown, best, remarks),
+        CURVE: curve.draw(shown),
         ENTRIES: json.dumps(entries(shown, remarks), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         CONFIG: toml.dumps(recipe),
     }
@@ -125,7 +126,9 @@ def _target(name: str, to: Path | None, replace: bool) -> Path:
     if target.exists() and not replace:
         raise ConfigError(f"{target} exists: choose another --name, or add --replace.")
     foreign = (
-        sorted(path.name for path in target.iterdir() if path.name not in (*FILES, LOCK) and not is_temporary(path))
+        sorted(
+            path.name for path in target.iterdir() if path.name not in (*FILES, CURVE, LOCK) and not is_temporary(path)
+        )
         if target.is_dir()
         else []
     )

@@ -5,6 +5,7 @@ best.safetensors         the weights
 metrics.jsonl            one line per epoch of its training
 card.md                  the model card: intended use, results and how to reproduce them
 robustbench.json         for each threat, the fields of a RobustBench entry
+curve.svg                robust accuracy against distance, for the card; networks of before it have none
 """
 
 import os
@@ -21,6 +22,7 @@ CONFIG, WEIGHTS, METRICS, CARD, ENTRIES = FILES = (
     "card.md",
     "robustbench.json",
 )
+CURVE = "curve.svg"
 
 
 def home() -> Path:
