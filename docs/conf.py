@@ -18,6 +18,8 @@ autodoc_inherit_docstrings = False
 add_module_names = False
 
 smartquotes = False
+# Blocks without a language are commands and their output.
+highlight_language = "text"
 
 html_theme = "furo"
 html_title = f"gradreg {version}"
@@ -25,6 +27,7 @@ html_static_path = ["site/static"]
 html_css_files = ["gradreg.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 html_math_renderer = "mathml"
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b5394", "color-brand-content": "#0b5394"},
