@@ -36,6 +36,8 @@ from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
 from .inspection import Inspection as Inspection
 from .inspection import inspect_image as inspect_image
+from .models import Averaged as Averaged
+from .models import ZeroShot as ZeroShot
 from .models import build as build
 from .models import swap_activations as swap_activations
 from .models import swap_pooling as swap_pooling

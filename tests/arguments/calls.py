@@ -280,6 +280,11 @@ TRAINING: dict[str, Call] = {
         lambda: {"model": Counting().train(), "data": toys.part(40, 1), "held_out": 4} | toys.BRIEF, heavy=True
     ),
     "load": Call(lambda: {"run": "cifar10-l2"}),
+    "Averaged": Call(lambda: {"model": nn.Sequential(nn.Flatten(), nn.Linear(48, 3)).eval()}),
+    "ZeroShot": Call(
+        lambda: {"encoder": nn.Flatten().eval(), "text_features": torch.rand(3, 48)},
+        {"text_features": "2×3 tensor", "scale": "10**12"},
+    ),
     "models.Normalize": Call(
         lambda: {"mean": [0.5], "std": [0.5]}, {"mean": "0, -1, 10**12, array of 2", "std": "10**12, array of 2"}
     ),
@@ -331,7 +336,7 @@ MADE = {
 # What gradreg calls itself, with tensors and numbers of its own: in every step, or while it trains. As patterns.
 INNER = (
     r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
-    r"(diagnosis\.Masked|models\.Normalize)\.forward",
+    r"(diagnosis\.Masked|models\.Normalize|Averaged|ZeroShot)\.forward",
     r"norms\.(L1|L2|Linf|Mahalanobis|Pixelwise|Threat|Weighted)\.(?!of_covariance)\w+|norms\.(Threat|per_image)",
     r"objectives\.\w+\.(__call__|calls|criterion|logits|losses|number|ramp|sample)|objectives\.Objective",
     r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",

@@ -118,3 +118,23 @@ def test_dicts_of_logits_too(tmp_path: Path) -> None:
     x, y = torch.rand(2, 3, 32, 32), torch.tensor([0, 1])
     one = gradreg.regularized_loss(theirs, x, y, eps=0.1).loss
     assert_close(gradreg.regularized_loss(as_dict, x, y, eps=0.1).loss, one)
+
+
+def test_clip_as_a_zero_shot_classifier() -> None:
+    """A tiny CLIP of transformers: the logits are those that it gives for images and texts together."""
+    torch.manual_seed(0)
+    small, tokens = {**SMALL, "projection_dim": 16}, {"eos_token_id": 98, "bos_token_id": 97, "pad_token_id": 0}
+    clip = transformers.CLIPModel(
+        transformers.CLIPConfig(
+            text_config={**small, "vocab_size": 99, "max_position_embeddings": 8, **tokens},
+            vision_config={**small, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
+        )
+    ).eval()
+    x, words = torch.rand(4, 3, 32, 32), torch.randint(1, 98, (3, 6))
+    with torch.no_grad():
+        both = clip(input_ids=words, pixel_values=x)
+    model = gradreg.ZeroShot(clip.get_image_features, both.text_embeds, clip.logit_scale.exp())
+    assert_close(model(x), both.logits_per_image, rtol=1e-4, atol=1e-4)
+    found = gradreg.attack(model, x, model(x).argmax(1), threat="linf", attacks="quick")
+    assert found.success.any()

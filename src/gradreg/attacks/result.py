@@ -47,6 +47,8 @@ class AttackResult(Shown, Recorded):
     quantize: int | None = None
     left_out: tuple[str, ...] = ()
     """Attacks of the suite that were not run, since they do not support the norm."""
+    fresh: Tensor | None = None
+    """Of a model that averages draws (`gradreg.Averaged`): whether `adversarial` is misclassified under fresh ones."""
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -103,6 +105,7 @@ class AttackResult(Shown, Recorded):
                 ("propagations", f"{spread(self.propagations)} per image" if n else ""),
                 ("settings", ", ".join(f"{name} {value}" for name, value in settings.items() if value)),
                 ("left out", ", ".join(self.left_out)),
+                ("fresh draws", self._under_fresh_draws()),
             ],
         )
 
@@ -148,8 +151,19 @@ class AttackResult(Shown, Recorded):
                 "winner": Column('Attack that found it; "clean": none was needed, "": none succeeded.', self.winner),
                 "forwards": Column("Forwards spent on the image.", self.forwards, "propagations"),
                 "backwards": Column("Backwards spent on the image.", self.backwards, "propagations"),
+                **self._fresh_column(),
             },
         )
+
+    def _fresh_column(self) -> dict[str, Column]:
+        words = "The adversarial image is misclassified under fresh draws of a randomised model."
+        return {} if self.fresh is None else {"fresh": Column(words, self.fresh)}
+
+    def _under_fresh_draws(self) -> str:
+        if self.fresh is None:
+            return ""
+        adversarial = self.success & (self.distance > 0)
+        return f"{int((self.fresh & adversarial).sum())} of {int(adversarial.sum())} adversarial images misclassified"
 
     def _distances(self, found: Tensor) -> str:
         if len(found) == 0:
@@ -164,6 +178,7 @@ class AttackResult(Shown, Recorded):
             adversarial=change(self.adversarial),
             forwards=change(self.forwards),
             backwards=change(self.backwards),
+            fresh=None if self.fresh is None else change(self.fresh),
         )
 
 

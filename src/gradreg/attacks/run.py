@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradreg.attacks.fresh import asked_again
 from gradreg.attacks.options import SHARED, SearchOptions
 from gradreg.attacks.quantize import snap
 from gradreg.attacks.result import AttackResult, concatenate
@@ -60,7 +61,8 @@ class Attack:
         shared = {name: keywords.pop(name) for name in SHARED if name in keywords}
         options = SearchOptions(**shared)
         with reported(self.name, progress) as report:
-            return run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
+            found = run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
+        return asked_again(model, y, found, options.batch_size)
 
     def supports(self, threat: Threat) -> bool:
         """Whether it works in that norm."""

@@ -14,6 +14,7 @@ from gradreg.attacks.carlini_wagner import carlini_wagner
 from gradreg.attacks.ddn import ddn
 from gradreg.attacks.deepfool import deepfool
 from gradreg.attacks.fmn import fmn
+from gradreg.attacks.fresh import asked_again
 from gradreg.attacks.logbarrier import logbarrier
 from gradreg.attacks.options import SearchOptions
 from gradreg.attacks.pgd import pgd
@@ -97,7 +98,7 @@ def attack(
     if resume is None:
         with reported("attack", progress) as report:
             found = run_plan(model, x, y, plan, chosen, start=start, progress=report)
-        return replace(found, left_out=chosen.left_out)
+        return asked_again(model, y, replace(found, left_out=chosen.left_out), chosen.batch_size)
 
     def part(rows: Tensor) -> AttackResult:
         return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows])
@@ -116,7 +117,7 @@ def attack(
     path = Path(resume)
     with lock(path.parent, path.name), reported("attack", progress) as report:
         found = _resumed(path, about, x, part, chosen.batch_size, report)
-    return replace(found, left_out=chosen.left_out)
+    return asked_again(model, y, replace(found, left_out=chosen.left_out), chosen.batch_size)
 
 
 def _resumed(

@@ -99,7 +99,8 @@ def evaluate(
 def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, ...]) -> Evaluation:
     options, inputs = work.options, work.inputs
     clean = _explained(work, lambda: stages.clean.clean(work), options.norms[0])
-    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm) for norm in options.norms}
+    under_fresh_draws: list[str] = []
+    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm, under_fresh_draws) for norm in options.norms}
     begun = _begun(work)
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
@@ -113,7 +114,7 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
         margin=clean.margin,
         threats=threats,
         clean=None if clean.errors is None else (clean.errors, clean.images),
-        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options)),
+        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options), *under_fresh_draws),
     )
     for sigma in options.sigmas:
         smoothed = stages.smoothing.smoothing(work, sigma)
@@ -137,10 +138,12 @@ def _left_out(options: EvaluationOptions) -> Iterator[str]:
             yield f"In {norm.symbol}, the {options.attacks_name} suite ran without {attack}, since {reason}."
 
 
-def _threat(work: Work, norm: Threat) -> ThreatRecord:
+def _threat(work: Work, norm: Threat, notes: list[str]) -> ThreatRecord:
     options, reporter, name = work.options, work.reporter, norm.name
     own = stages.norm.described(work, norm)
     attacks = _explained(work, lambda: stages.attacks.attacks(work, norm), norm)
+    if note := stages.attacks.under_fresh_draws(attacks, norm):
+        notes.append(note)
     record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks), norm=own)
     reporter.attacked(record, work.inputs.test_set.usual_radius(name))
     bounds = stages.bounds.bounding(work, norm)

@@ -12,6 +12,7 @@ from gradreg.evaluation.gallery import Gallery, Segment
 from gradreg.evaluation.record import Attacked
 from gradreg.evaluation.work import Work
 from gradreg.losses import probability_margin
+from gradreg.models.randomised import averages
 from gradreg.norms import Threat
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress
@@ -33,6 +34,8 @@ class Attacks:
 
     attacked: Attacked
     adversarial: Tensor
+    fresh: Tensor | None = None
+    """Of a model that averages draws: whether each image is misclassified under fresh ones."""
 
     def result(self, threat: Threat, topk: int, device: torch.device) -> AttackResult:
         """The first images' part, as attacks return it."""
@@ -56,6 +59,9 @@ def attacks(work: Work, threat: Threat) -> Attacks:
         "adversarial": torch.zeros(min(KEPT, n), *x.shape[1:], dtype=dtype),
     }
 
+    if averages(work.classifier):
+        blank["fresh"] = torch.zeros(n, dtype=torch.bool)
+
     def fill(columns: dict[str, Tensor], progress: Progress) -> None:
         if len(work.rows):
             _enter(columns, work.rows, _attack(work, threat, stage, progress))
@@ -64,7 +70,20 @@ def attacks(work: Work, threat: Threat) -> Attacks:
     check_whole("winner", found.values["winner"], n, 0, len(_WINNERS) - 1)
     winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
     attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
-    return Attacks(attacked, found.values["adversarial"])
+    return Attacks(attacked, found.values["adversarial"], found.values.get("fresh"))
+
+
+def under_fresh_draws(found: Attacks, norm: Threat) -> str:
+    """How much of what was found holds under draws that no attack saw, as a sentence; "" if the model draws nothing."""
+    if found.fresh is None:
+        return ""
+    distance = found.attacked.distance
+    adversarial = distance.isfinite() & (distance > 0)
+    return (
+        f"The model is randomised and averaged over fixed draws. In {norm.symbol}, "
+        f"{int((found.fresh & adversarial).sum())} of {int(adversarial.sum())} adversarial images are misclassified "
+        "under fresh draws too; robust accuracy counts them all."
+    )
 
 
 def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> AttackResult:
@@ -86,6 +105,8 @@ def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> Attac
 def _enter(columns: dict[str, Tensor], rows: Tensor, result: AttackResult) -> None:
     for name in _COUNTED:
         columns[name][rows] = getattr(result, name)
+    if result.fresh is not None:
+        columns["fresh"][rows] = result.fresh
     columns["winner"][rows] = torch.tensor([_WINNERS.index(name) for name in result.winner])
     first = rows < len(columns["adversarial"])
     columns["adversarial"][rows[first]] = result.adversarial[first]

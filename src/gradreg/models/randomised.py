@@ -1,0 +1,110 @@
+"""A randomised model as a classifier that does not change: the average over a fixed number of fixed draws."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradreg.calling.answers import OUTPUT, Output, check_logits, read
+from gradreg.calling.contents import contents
+from gradreg.calling.streams import Generator, RandomState, global_streams
+from gradreg.checks.objects import check_function
+from gradreg.checks.scalars import check_choice, check_integer, shown
+from gradreg.errors import ModelError
+from gradreg.precision import at_least_single
+from gradreg.randomness import generator
+
+# As many forwards per answer: more would not end.
+_MOST_DRAWS = 1_000_000
+Of = Literal["probabilities", "logits"]
+
+
+class Averaged(nn.Module):
+    """The classifier that averages `draws` answers of a randomised model, always by the same draws.
+
+    The logits are the logarithm of the mean probability, so that their softmax is that mean; with `of="logits"` the
+    mean logits. Draw number i seeds torch, NumPy, Python and the model's own generators by (seed, i), for each image
+    anew: an answer depends neither on the batch nor on what was asked before, and no stream of the caller moves.
+
+    An attack on it is one on these draws. So every adversarial image is asked again under fresh ones, see
+    `AttackResult.fresh`. A forward costs `draws` forwards of the model, one image at a time.
+    """
+
+    def __init__(
+        self,
+        model: Callable[[Tensor], Any],
+        draws: int = 20,
+        seed: int = 0,
+        *,
+        of: Of = "probabilities",
+        output: Output | None = None,
+    ) -> None:
+        super().__init__()
+        if not callable(model):
+            raise ModelError(f"model must be an nn.Module or a function from images to logits; got {shown(model)}.")
+        self.model, self.output = model, output
+        if output is not None:
+            check_function("output", output, OUTPUT)
+        self.draws = check_integer("draws", draws, least=1, most=_MOST_DRAWS)
+        self.seed = check_integer("seed", seed, least=0)
+        self.of = check_choice("of", of, ("probabilities", "logits"))
+        self.training = bool(getattr(model, "training", False))  # in the mode of what it wraps
+        self.first = 0
+        """The number of the first draw: 0, or `draws` while fresh ones are asked for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of the average, image by image."""
+        streams = [*global_streams(), *contents(self.model)[1]]
+        before = RandomState.now(x.device, streams)
+        # `replayed` puts every stream back to where it was, whatever is seeded inside.
+        with before.replayed():
+            return torch.cat([self._of_one(x[row : row + 1], streams) for row in range(len(x))])
+
+    def _of_one(self, x: Tensor, streams: list[Generator]) -> Tensor:
+        answers = []
+        for draw in range(self.first, self.first + self.draws):
+            _seed(streams, self.seed, draw)
+            logits = check_logits(read(self.model(x), self.output), 1)
+            answers.append(logits.to(at_least_single(logits.dtype)))
+        every = torch.stack(answers)
+        if self.of == "logits":
+            return every.mean(0)
+        return every.log_softmax(-1).logsumexp(0) - torch.log(torch.tensor(float(self.draws), device=every.device))
+
+    def extra_repr(self) -> str:
+        """What it averages, as `print(model)` shows it."""
+        return f"draws={self.draws}, seed={self.seed}, of={self.of!r}"
+
+
+def averages(model: object) -> list[Averaged]:
+    """The averaged models in a model."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return [module for module in modules if isinstance(module, Averaged)]
+
+
+@contextmanager
+def fresh_draws(model: object) -> Iterator[bool]:
+    """Inside, averaged models ask draws that they never showed; gives whether the model has any."""
+    found = averages(model)
+    for module in found:
+        module.first = module.draws
+    try:
+        yield bool(found)
+    finally:
+        for module in found:
+            module.first = 0
+
+
+def _seed(streams: list[Generator], seed: int, draw: int) -> None:
+    number = generator("averaged", seed, draw).initial_seed() % (1 << 32)
+    torch.manual_seed(number)
+    for stream in streams:
+        if isinstance(stream, np.random.Generator):
+            stream.bit_generator.state = type(stream.bit_generator)(number).state
+        elif isinstance(stream, torch.Generator):
+            stream.manual_seed(number)
+        else:
+            stream.seed(number)

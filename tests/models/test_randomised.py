@@ -1,0 +1,151 @@
+"""Randomised models averaged over fixed draws: against averages that are known, and asked again under fresh ones."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+import gradreg
+from gradreg import GradregError
+from gradreg.models import Averaged
+from gradreg.models.randomised import fresh_draws
+
+SIGMA = 0.5
+
+
+class Noisy(nn.Module):
+    """A linear model that adds noise of some origin to every image."""
+
+    def __init__(self, origin: str = "torch") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.origin = nn.Linear(12, 3).eval(), origin
+        self.own, self.numbers = torch.Generator(), np.random.default_rng(0)
+
+    def noise(self, x: Tensor) -> Tensor:
+        draws: dict[str, Callable[[], Tensor]] = {
+            "torch": lambda: torch.randn_like(x),
+            "numpy": lambda: torch.from_numpy(np.random.standard_normal(x.shape)).to(x),
+            "python": lambda: torch.full_like(x, random.gauss(0, 1)),
+            "its own": lambda: torch.randn(x.shape, generator=self.own).to(x),
+            "its own of numpy": lambda: torch.from_numpy(self.numbers.standard_normal(x.shape)).to(x),
+        }
+        return draws[self.origin]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        found: Tensor = self.layer(x + SIGMA * self.noise(x))
+        return found
+
+
+ORIGINS = ["torch", "numpy", "python", "its own", "its own of numpy"]
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(6, 3, 2, 2, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_answers_depend_on_the_image_alone(origin: str, x: Tensor) -> None:
+    model = Averaged(Noisy(origin).eval(), draws=5)
+    whole = model(x)
+    assert torch.equal(model(x), whole)
+    assert torch.equal(torch.cat([model(part) for part in x.split(2)]), whole)
+    assert torch.equal(model(x.flip(0)), whole.flip(0))
+    other = Averaged(model.model, draws=5, seed=1)(x)
+    assert not torch.equal(other, whole)
+    with fresh_draws(model) as found:
+        assert found
+        assert not torch.equal(model(x), whole)
+    assert torch.equal(model(x), whole)
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_no_stream_of_the_caller_moves(origin: str, x: Tensor) -> None:
+    noisy = Noisy(origin).eval()
+    torch.manual_seed(3), np.random.seed(3), random.seed(3)
+    before = torch.get_rng_state(), random.getstate(), repr(np.random.get_state()), noisy.own.get_state()
+    Averaged(noisy, draws=3)(x)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert repr(np.random.get_state()) == before[2]
+    assert torch.equal(noisy.own.get_state(), before[3])
+
+
+def test_mean_logits_of_a_linear_model_are_those_of_the_mean_noise(x: Tensor) -> None:
+    """E over the draws: W(x + σ·mean noise) + b, the same offset for every image, and W x + b for many draws."""
+    noisy = Noisy().eval()
+    exact = noisy.layer(x.flatten(1))
+    few = Averaged(noisy, draws=7, of="logits")(x) - exact
+    assert_close(few, few[:1].expand_as(few), rtol=1e-4, atol=1e-5)
+    many = Averaged(noisy, draws=2000, of="logits")(x[:1])
+    spread = SIGMA * noisy.layer.weight.norm(dim=1) / 2000**0.5
+    assert ((many - exact[:1]).abs() < 4 * spread).all()
+
+
+def test_the_softmax_is_the_mean_probability(x: Tensor) -> None:
+    model, noisy = Averaged(Noisy().eval(), draws=4), Noisy().eval()
+    single = [Averaged(noisy, draws=1, of="logits") for _ in range(4)]
+    for number, each in enumerate(single):
+        each.first = number
+    mean = torch.stack([each(x).softmax(1) for each in single]).mean(0)
+    assert_close(model(x).softmax(1), mean)
+
+
+def test_an_attack_says_what_holds_under_fresh_draws(x: Tensor) -> None:
+    model = Averaged(Noisy().eval(), draws=5)
+    y = model(x).argmax(1)
+    found = gradreg.attack(model, x, y, threat="l2", attacks="quick")
+    assert found.fresh is not None
+    assert found.fresh.dtype == torch.bool
+    with fresh_draws(model), torch.no_grad():
+        expected = gradreg.losses.misclassified(model(found.adversarial), y)
+    assert torch.equal(found.fresh, expected)
+    assert f"{int(found.fresh.sum())} of 6 adversarial images misclassified" in str(found)
+    assert found.select(torch.tensor([1])).fresh is not None
+    direct = gradreg.attacks.fmn(model, x, y, threat="l2")
+    assert direct.fresh is not None
+    assert gradreg.attack(Noisy().eval().layer, x.flatten(1), y, threat="l2", attacks="quick").fresh is None
+
+
+def test_a_linear_model_s_distance_is_known(x: Tensor) -> None:
+    """With mean logits the draws move the hyperplanes by a known offset, so the distance has a closed form."""
+    noisy = Noisy().eval()
+    model = Averaged(noisy, draws=5, of="logits")
+    logits = model(x)
+    y = logits.argmax(1)
+    weight = noisy.layer.weight
+    gaps = (logits.gather(1, y[:, None]) - logits) / (weight[y][:, None] - weight).norm(dim=2).clamp(min=1e-12)
+    exact = gaps.scatter(1, y[:, None], torch.inf).amin(1).detach()
+    classifier = gradreg.Classifier(model, box=(-10.0, 10.0))
+    assert_close(gradreg.attack(classifier, x, y, threat="l2", attacks="quick").distance, exact, rtol=1e-2, atol=1e-4)
+
+
+def test_an_evaluation_and_its_report_say_both(x: Tensor, tmp_path: Path) -> None:
+    model = Averaged(Noisy().eval(), draws=3)
+    y = model(x).argmax(1)
+    found = gradreg.evaluate(model, (x, y), threat="l2", attacks="quick", folder=tmp_path / "evaluation")
+    (note,) = [each for each in found.notes if "fresh draws" in each]
+    assert "adversarial images are misclassified under fresh draws too; robust accuracy counts them all" in note
+    gradreg.report([tmp_path / "evaluation"], tmp_path / "page.html")
+    assert "under fresh draws too" in (tmp_path / "page.html").read_text()
+    regularity = gradreg.estimate_regularity(model, (x, y), threat="l2", method="local")
+    assert gradreg.bounds(model, x, y, regularity).lipschitz.ge(0).all()
+    assert len(gradreg.certify(model, x[:2], sigma=0.25, n=100).radius) == 2
+
+
+def test_what_is_refused(x: Tensor) -> None:
+    with pytest.raises(GradregError, match="draws must be from 1 to 1000000; got 0"):
+        Averaged(Noisy(), draws=0)
+    with pytest.raises(GradregError, match="of must be"):
+        Averaged(Noisy(), of="votes")  # type: ignore[arg-type]
+    with pytest.raises(GradregError, match=r"model must be an nn.Module or a function"):
+        Averaged(3)  # type: ignore[arg-type]
+    with pytest.raises(GradregError, match="must return logits"):
+        Averaged(lambda x: (x, x))(x)
