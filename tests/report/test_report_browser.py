@@ -380,7 +380,7 @@ def test_the_page_on_what_changed(tab: Tab, tmp_path: Path, width: int, dark: bo
     tab.open(path)
     assert tab.run("document.documentElement.scrollWidth") == width
     shown = f"[...document.querySelectorAll('{PLOT}')].find(plot => plot.getClientRects().length)"
-    tab.run(f"{shown}.focus()")
+    tab.run(f"{shown}.focus({{preventScroll: true}})")
     assert spoken(tab) == reading(tab, 0, 0)
     tab.click("[aria-labelledby=t-changed-images] th:nth-child(4) button")
     assert spoken(tab).startswith("Sorted by l∞ distance")

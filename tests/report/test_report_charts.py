@@ -126,11 +126,11 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
     """The fourth model is worse than the third in both, so the line passes it by."""
     group, others = shown("frontier", *generated())
     assert [chart.title for chart in (*group.charts, *others.charts)] == [
-        *("l∞ 8/255", "l2 0.5"),
+        *("l∞ 8/255", "l∞ 8/255, the defended models closer", "l2 0.5", "l2 0.5, the defended models closer"),
         *("l∞ 2/255", "l2 0.25", "l2 1"),
     ]
     assert others.folded
-    drawing = svg.draw(group.charts[1])
+    drawing = svg.draw(group.charts[2])
     line = re.search(r'class="rule solid" d="([^"]+)"', drawing)
     assert line is not None
     assert line[1].count("L") == 2

@@ -35,7 +35,7 @@ def test_markdown_reads_back() -> None:
     assert len(parts) == len(found)
     for table, part in zip(found, parts, strict=True):
         heads, rule, *lines = [markdown_cells(line) for line in part.splitlines() if line.startswith("|")]
-        assert heads == ["model", *(column.heading for column in table.columns)]
+        assert heads == [table.of, *(column.heading for column in table.columns)]
         assert rule == ["---", *["---:"] * len(table.columns)]
         for row, line in zip(table.rows, lines, strict=True):
             name = row.name.replace("\n", " ")

@@ -192,4 +192,4 @@ def counts(label: str, high: float) -> Axis:
 
 def categories(names: Sequence[str]) -> Axis:
     """Names from top to bottom."""
-    return Axis("", len(names) - 0.5, -0.5, tuple(enumerate(names)), grid=False)
+    return Axis("", len(names) - 0.5, -0.5, tuple(enumerate(names)), lambda at: names[round(at)], grid=False)

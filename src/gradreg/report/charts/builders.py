@@ -84,9 +84,12 @@ def distance_axis(comparison: Comparison, threat: str, high: float, label: str =
     return axes.distances(threat, comparison.symbol(threat), high, label, low, comparison.in_255(threat))
 
 
-def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
-    """Clean against robust accuracy, with the cost of training beside each model and a line through the best ones."""
-    found = points(comparison, threat, radius)
+def frontier(comparison: Comparison, threat: str, radius: float, closer: bool = False) -> Chart:
+    """Clean against robust accuracy, with the cost of training beside each model and a line through the best ones.
+
+    With `closer` without the undefended models, which lie so far away that the others are close together.
+    """
+    found = _defended(comparison, threat, radius) if closer else points(comparison, threat, radius)
     best: list[Point] = []
     for point in sorted(found, key=lambda each: (-each.clean, -each.robust)):
         if not best or point.robust > best[-1].robust:
@@ -114,7 +117,7 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
         for p in found
     ]
     return Chart(
-        ball(comparison.symbol(threat), radius),
+        ball(comparison.symbol(threat), radius) + (", the defended models closer" if closer else ""),
         x,
         y,
         (path, *marks),
@@ -126,6 +129,27 @@ def frontier(comparison: Comparison, threat: str, radius: float) -> Chart:
         legend=keys(comparison, [p.model for p in found], line=False),
         threat=threat,
     )
+
+
+def frontiers(comparison: Comparison, threat: str, radius: float) -> list[Chart]:
+    """The frontier, and the defended models by themselves where they fill less than a third of an axis."""
+    whole, part = points(comparison, threat, radius), _defended(comparison, threat, radius)
+    spans = [
+        (max(axis) - min(axis), max(chosen) - min(chosen))
+        for axis, chosen in zip(_coordinates(whole), _coordinates(part), strict=False)
+    ]
+    crowded = 2 <= len(part) < len(whole) and any(3 * near < far for far, near in spans)
+    drawn = [frontier(comparison, threat, radius)]
+    return [*drawn, frontier(comparison, threat, radius, closer=True)] if crowded else drawn
+
+
+def _defended(comparison: Comparison, threat: str, radius: float) -> list[Point]:
+    defended = {each.subject.name for each in comparison.evaluations if each.subject.objective != "undefended"}
+    return [point for point in points(comparison, threat, radius) if point.model in defended]
+
+
+def _coordinates(found: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [point.clean for point in found], [point.robust for point in found]
 
 
 def _with_room(label: str, values: Sequence[float]) -> Axis:

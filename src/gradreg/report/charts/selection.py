@@ -6,6 +6,7 @@ from gradreg.display.charts import Chart, Figure, Group
 from gradreg.norms import THREATS
 from gradreg.report.charts import builders, distributions
 from gradreg.report.charts.measures import curves, gaps, histograms
+from gradreg.report.charts.seeds import spreads
 from gradreg.report.comparison import Comparison
 
 
@@ -14,6 +15,7 @@ def sections(comparison: Comparison) -> dict[str, list[Group]]:
     return {
         "curves": _curves(comparison),
         "frontier": _frontiers(comparison),
+        "seeds": [Group("", tuple(drawn))] if (drawn := spreads(comparison)) else [],
         "attacks": _by_threat(
             comparison, {threat: distributions.winners(comparison, threat) for threat in comparison.threats}
         ),
@@ -83,7 +85,9 @@ def _curves(comparison: Comparison) -> list[Group]:
 def _frontiers(comparison: Comparison) -> list[Group]:
     """At the radius that models are compared at, then at the others; nothing for a model by itself."""
     found = [threat for threat in comparison.threats if len(comparison.under(threat)) > 1]
-    main = [builders.frontier(comparison, threat, comparison.main_radius(threat)) for threat in found]
+    main = [
+        chart for threat in found for chart in builders.frontiers(comparison, threat, comparison.main_radius(threat))
+    ]
     others = [
         builders.frontier(comparison, threat, radius)
         for threat in found

@@ -64,6 +64,8 @@ class _Card:
     findings: tuple[_Finding, ...]
     cost: str
     ratio: Cell
+    notes: tuple[str, ...]
+    """What the evaluation says of itself, as what a randomised model does under fresh draws."""
     level: _Level
     word: str
 
@@ -165,7 +167,7 @@ def _card(evaluation: Evaluation, comparison: Comparison) -> _Card:
     clean, cost = _Accuracy("clean", clean_accuracy(evaluation)), _cost(evaluation, comparison)
     summary = top_k(_summary(clean, findings, cost), comparison.topk)
     ratio = number(comparison.cost_ratio(evaluation), unit="×")
-    return _Card(evaluation.subject.name, summary, clean, findings, cost, ratio, level, word)
+    return _Card(evaluation.subject.name, summary, clean, findings, cost, ratio, evaluation.notes, level, word)
 
 
 def _finding(evaluation: Evaluation, record: ThreatRecord, comparison: Comparison) -> _Finding:

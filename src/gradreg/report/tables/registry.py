@@ -5,13 +5,25 @@ from dataclasses import replace
 
 from gradreg.evaluation.shares import top_k
 from gradreg.report.comparison import Comparison
-from gradreg.report.tables import calibrated, confirmation, contrast, cost, findings, paired, paper, quoted, smoothing
+from gradreg.report.tables import (
+    calibrated,
+    confirmation,
+    contrast,
+    cost,
+    findings,
+    paired,
+    paper,
+    quoted,
+    seeds,
+    smoothing,
+)
 from gradreg.report.tables.layout import Table
 
 _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
     findings.robust_accuracy,
     confirmation.confirmation,
     paired.paired,
+    seeds.seeds,
     contrast.contrasts,
     calibrated.calibrated,
     paper.table_1,
