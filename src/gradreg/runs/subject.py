@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.classifier import Classifier
-from gradreg.errors import GradregError, ModelError
+from gradreg.errors import ModelError
 from gradreg.penalty.passes import Model
 
 
@@ -57,13 +57,14 @@ def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
     try:
         with torch.no_grad():
             found = int(classifier(x[:1]).shape[1])
-    except GradregError:
-        raise
-    except Exception as error:
-        words = " ".join(str(error).split()).rstrip(".")
+    except ModelError as error:
+        cause = error.__cause__
+        if cause is None:  # a sentence of ours, and not what the model raised
+            raise
+        words = " ".join(str(cause).split()).rstrip(".")
         raise ModelError(
             f"The model must accept images of {data}, of shape {tuple(x.shape[1:])}; got an error: {words}."
-        ) from error
+        ) from cause
     if classes is not None and found != classes:
         raise ModelError(
             f"The model has {found} classes and {data} has {classes}: evaluate it on the data that it was trained for."
