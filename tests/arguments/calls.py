@@ -60,6 +60,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 }
 
 MEASURES: dict[str, Call] = {
+    "AttackResult.plot": Call(lambda: {"x": toys.images()}, of=toys.attacked),
     "AttackResult.robust": Call(lambda: {"eps": 0.1}, of=toys.attacked),
     "AttackResult.robust_accuracy": Call(lambda: {"eps": 0.1}, of=toys.attacked),
     "AttackResult.select": Call(lambda: {"images": torch.tensor([0, 1])}, of=toys.attacked),

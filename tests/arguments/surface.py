@@ -99,7 +99,7 @@ def _entries(name: str, thing: Any) -> Iterator[Entry]:
 
 def _arguments(function: Callable[..., Any], name: str = "") -> Iterator[Argument]:
     hinted = function.__init__ if _plain_class(function) else function
-    hints = get_type_hints(hinted, localns=_ONLY_FOR_HINTS, include_extras=True)
+    hints = _hints(hinted)
     for each in inspect.signature(function).parameters.values():
         if each.kind is each.VAR_KEYWORD:
             known = inspect.signature(function).parameters
@@ -108,6 +108,16 @@ def _arguments(function: Callable[..., Any], name: str = "") -> Iterator[Argumen
                 yield from (one for one in more if one.default is not _SAME)
         else:
             yield Argument(each.name, hints.get(each.name, each.annotation), each.default)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The hints of a function; a name that is imported for type checkers alone may be anything."""
+    known: dict[str, Any] = dict(_ONLY_FOR_HINTS)
+    while True:
+        try:
+            return get_type_hints(function, localns=known, include_extras=True)
+        except NameError as error:
+            known[str(error.name)] = Any
 
 
 def _plain_class(thing: Any) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.calls import validated
-from gradreg.checks.tensors import check_batch, check_positions
+from gradreg.checks.tensors import check_batch, check_pixels, check_positions
 from gradreg.config.fractions import radius_name
 from gradreg.display import charts
 from gradreg.display.curves import accuracy_chart
@@ -126,6 +126,7 @@ class AttackResult(Shown, Recorded):
     def _pictures(self, x: Tensor) -> "Figure":
         if check_batch(x).shape != self.adversarial.shape:
             raise DataError(f"x must be the images that were attacked, {len(self)}; got shape {tuple(x.shape)}.")
+        check_pixels(x)
         rows = ((self.distance > 0) & self.success).nonzero().flatten()
         if len(rows) == 0:
             raise DataError("There is no adversarial image to draw: none was found, or none was needed.")
