@@ -45,7 +45,9 @@ from .norms import threat as threat
 from .penalty import GradientPenalty as GradientPenalty
 from .penalty import RegularizedLoss as RegularizedLoss
 from .penalty import regularized_loss as regularized_loss
+from .report import publish as publish
 from .report import report as report
+from .runs import export_onnx as export_onnx
 from .runs import load as load
 from .smoothing import Certificates as Certificates
 from .smoothing import certify as certify

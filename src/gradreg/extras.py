@@ -24,6 +24,10 @@ EXTRAS = {
     "timm": Extra("timm", "models named timm:NAME"),
     "torchvision": Extra("torchvision", "models named torchvision:NAME"),
     "pyautoattack": Extra("bench", "AutoAttack"),
+    "pandas": Extra("pandas", "results as tables of pandas"),
+    "onnx": Extra("onnx", "networks as ONNX files"),
+    "onnxscript": Extra("onnx", "networks as ONNX files"),
+    "onnxruntime": Extra("onnx", "networks as ONNX files"),
 }
 
 

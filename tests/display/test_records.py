@@ -16,7 +16,7 @@ from evaluation_toys import linear, part, quick
 from gradreg import attack, certify
 from gradreg.attacks import AttackResult
 from gradreg.display.records import SCHEMA, Column, Recorded, Records, schema
-from gradreg.errors import ConfigError
+from gradreg.errors import MissingPackageError
 from gradreg.evaluation import Evaluation
 
 TYPES = {"integer": int, "number": (int, float), "boolean": bool, "string": str}
@@ -117,7 +117,7 @@ def test_without_pandas_the_error_says_what_to_install(
     batch: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ConfigError, match=r"needs pandas.*gradreg\[pandas\]"):
+    with pytest.raises(MissingPackageError, match=r"needs pandas.*gradreg\[pandas\]"):
         attack(linear(), *batch, attacks="quick").to_pandas()
 
 

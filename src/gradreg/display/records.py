@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradreg._version import __version__
-from gradreg.errors import ConfigError
+from gradreg.extras import need
 
 if TYPE_CHECKING:
     import pandas
@@ -72,12 +72,8 @@ class Records:
 
     def to_pandas(self) -> "pandas.DataFrame":
         """One row per image; infinite distances stay infinite, and the facts are in `attrs`."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise ConfigError(
-                "to_pandas needs pandas, which is not installed: pip install 'gradreg[pandas]'."
-            ) from error
+        need("pandas", "to_pandas")
+        pandas = import_module("pandas")
         frame: Any = pandas.DataFrame({name: column.plain() for name, column in self.columns.items()})
         frame.attrs = {"schema": SCHEMA, "kind": self.kind, "versions": dict(self.versions), **self.facts}
         return frame

@@ -1,1 +1,2 @@
+from .cards.hub import publish as publish
 from .writing import report as report

@@ -2,6 +2,7 @@ from . import networks as networks
 from . import recipes as recipes
 from .directory import RunDirectory as RunDirectory
 from .loading import load as load
+from .onnx import export_onnx as export_onnx
 from .opening import OpenedModel as OpenedModel
 from .opening import open_model as open_model
 from .optimizers import SGD as SGD

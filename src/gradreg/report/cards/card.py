@@ -15,6 +15,7 @@ from gradreg.report.page import provenance
 from gradreg.runs.networks import CURVE
 from gradreg.runs.settings import Config
 
+_USE = "A demonstration network to attack, bound, certify, compare with and start from; not meant for deployment."
 # Facts of an evaluation that other parts of the card have.
 _ELSEWHERE = ("Source", "Network", "Training")
 
@@ -24,9 +25,9 @@ def write(evaluation: Evaluation, best: Mapping[str, Any], remarks: Remarks) -> 
     recipe = evaluation.subject.recipe or {}
     sections = [
         _opening(evaluation, recipe),
-        _limits(evaluation, remarks),
-        _figures(evaluation),
-        _diagnosis(evaluation),
+        limits(evaluation, remarks),
+        results(evaluation),
+        diagnosis(evaluation),
         _training(evaluation, recipe, best, remarks),
     ]
     return "\n\n".join(sections) + "\n"
@@ -51,10 +52,11 @@ model = gradreg.load("{subject.source}")  # in eval mode: pixels in [0, 1] in, l
 The classes, in the order of the logits: {", ".join(data.classes)}."""
 
 
-def _limits(evaluation: Evaluation, remarks: Remarks) -> str:
+def limits(evaluation: Evaluation, remarks: Remarks, use: str = _USE) -> str:
+    """What it may be used for, and what its figures do not say."""
     return "## Use and limits\n\n" + _listed(
         [
-            "A demonstration network to attack, bound, certify, compare with and start from; not meant for deployment.",
+            *([use] if use else []),
             "Robust accuracy is empirical, not a proof: stronger attacks can only lower it.",
             f"It was not evaluated on images unlike those of {evaluation.data.name}, nor under perturbations larger "
             "than, or of another kind than, those below.",
@@ -63,7 +65,8 @@ def _limits(evaluation: Evaluation, remarks: Remarks) -> str:
     )
 
 
-def _figures(evaluation: Evaluation) -> str:
+def results(evaluation: Evaluation) -> str:
+    """Accuracies with their intervals, and how to get them again."""
     made = provenance.of(evaluation)
     rows = [
         f"| {figure.what} | {percent(figure.right)} % | "
@@ -87,15 +90,14 @@ def _figures(evaluation: Evaluation) -> str:
                 else []
             ),
             _listed([*facts, *made.notes]),
-            "",
-            "To reproduce them:",
-            "",
-            f"    {made.commands[-1]}",
+            # A network of somebody's Python has no command.
+            *(["", "To reproduce them:", "", f"    {made.commands[-1]}"] if made.commands else []),
         ]
     )
 
 
-def _diagnosis(evaluation: Evaluation) -> str:
+def diagnosis(evaluation: Evaluation) -> str:
+    """What the diagnosis says of each threat."""
     return "## Diagnosis\n\n" + _listed(_verdict(record) for record in evaluation.threats.values())
 
 

@@ -169,7 +169,7 @@ def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
 
 def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: Path | None) -> None:
     """By the fingerprint that the evaluation was begun with; where that was deleted, by the answers to its images."""
-    key = _fingerprint(place.parent if place.is_file() else place, record)
+    key = evaluated_weights(place.parent if place.is_file() else place, record)
     if key is not None:
         same = key == Classifier.of(found.network).fingerprint(torch.empty(0))
     else:
@@ -180,7 +180,7 @@ def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: P
         )
 
 
-def _fingerprint(folder: Path, record: Evaluation) -> str | None:
+def evaluated_weights(folder: Path, record: Evaluation) -> str | None:
     """Of the weights that were evaluated, if the folder still has it and it was begun as this very evaluation."""
     begun = begun_about(folder / STATE)
     return str(begun["about"]["weights"]) if begun.get("origin") == vars(record.origin) else None
