@@ -60,6 +60,9 @@ def test_every_extra_installs_what_the_errors_say_and_all_has_the_light_ones() -
     for package, extra in EXTRAS.items():
         assert _DISTRIBUTIONS.get(package, package) in names(extras[extra.name])
     assert extras["all"] == ["gradreg[folder,plots,report,stats]"]
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    assert not [extra for extra in extras if extra not in ("dev", "docs") and f"`{extra}`" not in page]
+    assert {extra.name for extra in EXTRAS.values()} == set(extras) - {"all", "dev", "docs"}
 
 
 def test_with_the_core_alone_it_trains_attacks_bounds_and_diagnoses(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ EXTRAS = {
     "wandb": Extra("wandb", "training curves in Weights & Biases"),
     "timm": Extra("timm", "models named timm:NAME"),
     "torchvision": Extra("torchvision", "models named torchvision:NAME"),
+    "transformers": Extra("hf", "models named hf:NAME"),
     "pyautoattack": Extra("bench", "AutoAttack"),
     "pandas": Extra("pandas", "results as tables of pandas"),
     "onnx": Extra("onnx", "networks as ONNX files"),
