@@ -34,7 +34,8 @@ test-extras: $(EXTRAS)
 	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/extras
 
 test-examples: $(EXTRAS)
-	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/test_examples.py tests/extras/test_extras_examples.py
+	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/test_examples.py tests/extras/test_extras_examples.py \
+		tests/extras/test_extras_tour.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check
