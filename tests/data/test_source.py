@@ -18,12 +18,13 @@ from gradreg.errors import DataError
 
 
 def test_names_and_the_nearest_to_an_unknown_one() -> None:
-    assert names() == (*source.DATA_SETS, "folder:PATH")
+    assert names() == (*source.DATA_SETS, "npz:PATH", "folder:PATH")
     assert {"mnist5k", "fashion-mnist", "cifar10"} <= set(names())
     for wrong, nearest in (("cifar-10", "cifar10"), ("Fashion_MNIST", "fashion-mnist"), ("mnist", "mnist5k")):
         with pytest.raises(DataError, match=rf"no data set '{wrong}' \(did you mean '{nearest}'"):
             load(wrong)
-    with pytest.raises(DataError, match=rf"no data set 'qqqq': choose {', '.join(source.DATA_SETS)} or folder:PATH\.$"):
+    choices = f"{', '.join(source.DATA_SETS)}, npz:PATH or folder:PATH"
+    with pytest.raises(DataError, match=rf"no data set 'qqqq': choose {choices}\.$"):
         load("qqqq")
 
 
@@ -32,7 +33,7 @@ def test_help_texts_list_what_the_table_holds(monkeypatch: pytest.MonkeyPatch) -
     assert before.startswith("mnist5k, fashion-mnist, cifar10")
     assert before.endswith(" or folder:PATH")
     monkeypatch.setitem(source.DATA_SETS, "leaves", source.DATA_SETS["mnist5k"])
-    assert source.choices() == before.replace(" or folder:PATH", ", leaves or folder:PATH")
+    assert source.choices() == before.replace(", npz:PATH", ", leaves, npz:PATH")
 
 
 def test_argument_then_environment_then_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,3 +132,26 @@ def make_note(folder: Path, seed: int) -> None:
 def read_note(folder: Path) -> str:
     _prepare(Copies(folder / "source", folder / "copies", 32))
     return "same settings"
+
+
+def make_npz(folder: Path, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    np.savez(
+        folder / "mine.npz", images=draw.integers(256, size=(10, 4, 4, 3), dtype=np.uint8), labels=np.arange(10) % 3
+    )
+
+
+def hold_npz(value: Any, folder: Path) -> None:
+    """Every image is one of the file's, with its label."""
+    with np.load(folder / "mine.npz") as arrays:
+        pairs = {
+            (image.transpose(2, 0, 1).tobytes(), int(label)) for image, label in zip(*arrays.values(), strict=True)
+        }
+    for part in (value.train, value.test):
+        assert {(i.numpy().tobytes(), int(y)) for i, y in zip(part.pixels, part.labels, strict=True)} <= pairs
+
+
+def make_table(folder: Path, seed: int) -> None:
+    for number in range(5):
+        (folder / f"{number}.png").write_bytes(b"only listed")
+    (folder / "labels.csv").write_text("file_name,label\n" + "".join(f"{i}.png,{(i + seed) % 2}\n" for i in range(5)))

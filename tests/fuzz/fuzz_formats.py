@@ -29,7 +29,7 @@ FORMATS: tuple[Format, ...] = (
         runs.lesser_checkpoints,
     ),
     Format("weights", runs.make_weights, runs.read_weights, runs.hold_weights, seal_tensors),
-    Format("torch.save", runs.make_saved(old=False), runs.read_saved, runs.hold_saved, sealed=True),
+    Format("torch.save", runs.make_saved(old=False), runs.read_saved, runs.hold_saved),
     Format("torch.save of old", runs.make_saved(old=True), runs.read_saved, runs.hold_saved),
     Format("recipe", runs.make_recipe, lambda folder: recipes.config(folder / "mine.toml"), runs.hold_recipe),
     Format("shipped network", runs.make_shipped, lambda folder: _row("net", folder)),
@@ -79,6 +79,8 @@ FORMATS: tuple[Format, ...] = (
         "cifar archive", data.make_cifar(cifar10._BINARY, True), lambda folder: load("cifar10", folder), data.hold_cifar
     ),
     Format("npy", data.make_npy, lambda folder: load("cifar10.1", folder), data.hold_images),
+    Format("npz", data.make_npz, lambda folder: load(f"npz:{folder / 'mine.npz'}"), data.hold_npz),
+    Format("table of labels", data.make_table, lambda folder: load(f"folder:{folder}")),
     Format("mnist5k", data.make_digits, data.read_digits, sealed=True, slow=True),
     Format("images", data.make_images, data.read_images, data.hold_pixels),
     Format("note of resized copies", data.make_note, data.read_note),

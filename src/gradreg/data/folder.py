@@ -17,7 +17,7 @@ from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,10 @@ def load(root: Path) -> tuple[ImageFolder, ImageFolder]:
         raise DataError(f"The image folder {root} does not exist: check the path after folder:.")
     evaluation = next((name for name in ("val", "test") if (root / name).is_dir()), None)
     if evaluation is None or not (root / "train").is_dir():
-        raise DataError(f"{root} must hold train/ and val/ (or test/), with a folder for each class in both.")
+        raise DataError(
+            f"{root} must hold train/ and val/ (or test/), with a folder for each class in both, or images and a table "
+            "labels.csv with the columns file_name and label."
+        )
     train, test = listing(root / "train"), listing(root / evaluation)
     if different := sorted(set(train.classes) ^ set(test.classes)):
         where = "train" if different[0] in train.classes else evaluation
@@ -85,7 +88,7 @@ def listing(part: Path) -> ImageFolder:
     for label, name in enumerate(classes):
         files = _image_files(part / name)
         if not files:
-            raise DataError(f"The class folder {part / name} holds no images ({', '.join(_SUFFIXES)}).")
+            raise DataError(f"The class folder {part / name} holds no images ({', '.join(SUFFIXES)}).")
         paths += files
         labels += [label] * len(files)
     return ImageFolder(tuple(paths), torch.tensor(labels), classes, source=str(part))
@@ -100,6 +103,6 @@ def _image_files(folder: Path) -> list[str]:
     found: list[str] = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        images = (name for name in names if name.lower().endswith(_SUFFIXES) and not name.startswith("."))
+        images = (name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
         found += (os.path.join(place, name) for name in images)
     return sorted(found)

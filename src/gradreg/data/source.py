@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import shown
-from gradreg.data import cifar10, cifar10_1, fashion_mnist, folder, mnist5k
+from gradreg.data import arrays, cifar10, cifar10_1, fashion_mnist, folder, labelled, mnist5k
 from gradreg.data.files import data_root
+from gradreg.data.folder import ImageFolder
 from gradreg.data.images import DataSet, Images
 from gradreg.errors import DataError, did_you_mean
 
@@ -30,12 +31,12 @@ DATA_SETS: dict[str, Entry] = {
     "cifar10": Entry(cifar10.load, "60,000 small photographs of ten classes"),
     "cifar10.1": Entry(cifar10_1.load, "2,000 new test images for CIFAR-10"),
 }
-FOLDER = "folder:"
+FOLDER, ARRAYS = "folder:", "npz:"
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` accepts; PATH stands for a folder of your own."""
-    return (*DATA_SETS, f"{FOLDER}PATH")
+    """The names that `load` accepts; PATH stands for a file or a folder of your own."""
+    return (*DATA_SETS, f"{ARRAYS}PATH", f"{FOLDER}PATH")
 
 
 def choices() -> str:
@@ -53,12 +54,20 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """
     if not isinstance(name, str):
         raise DataError(f"name must be that of a data set, {choices()}; got {shown(name)}.")
+    if name.startswith(ARRAYS):
+        return DataSet(name, *arrays.load(Path(name.removeprefix(ARRAYS)).expanduser()))
     if name.startswith(FOLDER):
-        return DataSet(name, *folder.load(Path(name.removeprefix(FOLDER)).expanduser()))
+        return DataSet(name, *_folder(Path(name.removeprefix(FOLDER)).expanduser()))
     if name not in DATA_SETS:
         raise DataError(f"There is no data set {name!r}{did_you_mean(name, names())}: choose {choices()}.")
     entry = DATA_SETS[name]
     return DataSet(name, *entry.load(data_root(data_dir)), radii=entry.radii)
+
+
+def _folder(root: Path) -> tuple[ImageFolder, ImageFolder]:
+    """Class folders under train/ and val/, or files with a table of their labels."""
+    table = None if not root.is_dir() or (root / "train").is_dir() else labelled.table_in(root)
+    return folder.load(root) if table is None else labelled.load(root, table)
 
 
 def known_radii(name: str) -> Mapping[str, tuple[float, ...]]:
