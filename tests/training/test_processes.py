@@ -24,7 +24,7 @@ from gradreg.data.decode import Decoder, rectangle
 from gradreg.errors import ConfigError
 from gradreg.processes import Processes, leave
 from gradreg.runs import Config, Probe, Settings
-from gradreg.training import fit
+from gradreg.training import EpochEnd, JSONLLogger, fit
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
 from gradreg.training.sources import from_config
 
@@ -61,7 +61,22 @@ def worker(rank: int, folder: str) -> None:
     (Path(folder) / f"metrics-{rank}.json").write_text(json.dumps(asdict(found)))
     with pytest.raises(ConfigError, match="batch_size must be divisible by processes × accumulate = 2 × 1; got 15"):
         run(Path(folder) / "uneven", "undefended", batch_size=15)
+    heard(rank, Path(folder))
     leave()
+
+
+def heard(rank: int, folder: Path) -> None:
+    """One process asks to stop and all do; callbacks are called in each, and a logger in the first."""
+    called: list[int] = []
+
+    def on_epoch(at: EpochEnd) -> None:
+        called.append(at.epoch)
+        if rank == 1:
+            at.stop()
+
+    run(folder / "stopped", "undefended", on_epoch=on_epoch, loggers=[JSONLLogger(folder / f"log-{rank}.jsonl")])
+    assert called == [1]
+    assert (folder / f"log-{rank}.jsonl").exists() is (rank == 0)
 
 
 def oblong_images(root: Path) -> None:
@@ -105,6 +120,7 @@ def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
     oblong_images(tmp_path / "images")
     start_processes(worker, args=(str(tmp_path),), nprocs=2, start_method="forkserver")
     check_rectangular_metricss(tmp_path)
+    assert [row["epoch"] for row in metrics(tmp_path / "stopped")] == [1]
     for name in OBJECTIVES:
         run(tmp_path / name, name)
     for name, other in [*((name, f"two-{name}") for name in OBJECTIVES), ("adversarial", "accumulated")]:
