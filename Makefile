@@ -19,7 +19,7 @@ demo: $(INSTALLED)
 
 docs: $(INSTALLED)
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs site
-	$(BIN)/python -m http.server --directory site 8000
+	$(BIN)/python -m http.server --bind localhost --directory site 8000
 
 tables: $(INSTALLED)
 	$(BIN)/python -m docs.make
