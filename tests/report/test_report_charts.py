@@ -243,7 +243,7 @@ def _kept(evaluation: Evaluation, count: int) -> Evaluation:
 def test_bounds_certificates_and_the_way_are_beside_the_pictures() -> None:
     (linf, l2), _ = gallery.walls(Comparison.of([handmade()]))
     assert linf.exhibits[0].bounds == (("L-bound", "0.637/255"), ("ω-bound", "1.27/255"))
-    assert l2.exhibits[0].bounds[-1] == ("certified with σ = 0.25", "0")
+    assert l2.exhibits[0].bounds[-1] == ("certified radius (σ = 0.25)", "0")
     assert l2.exhibits[0].way is None
     way = gallery.walls(Comparison.of(generated(1)))[0][0].exhibits[0].way
     assert way is not None

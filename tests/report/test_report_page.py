@@ -167,6 +167,15 @@ def test_accuracy_is_the_convention_of_the_whole_page_but_for_the_papers_tables(
     assert "clean error" in words["paper"]
 
 
+def test_a_legend_names_what_is_drawn_and_no_more(html: str) -> None:
+    """Bounds and certificates are drawn where they are asked for, and explained there."""
+    curves = html[html.index('id="curves"') : html.index('id="frontier"')]
+    large, _, folded = curves.partition("<details")
+    assert "ω-bound (heuristic)</li>" not in large
+    assert folded.count("ω-bound (heuristic)</li>") == 2
+    assert large.count("<li class=") == 4
+
+
 def test_pictures_come_before_tables(page: Page) -> None:
     order = [attributes["id"] for attributes in page.of("section")]
     assert order[:3] == ["verdict", "curves", "frontier"]

@@ -144,7 +144,7 @@ def _bounds(evaluation: Evaluation, record: ThreatRecord, row: int, in_255: bool
     for smoothed in evaluation.smoothing if record.threat == "l2" else ():
         right = int(smoothed.prediction[row]) == int(evaluation.label[row])
         yield (
-            f"certified with σ = {smoothed.sigma:g}",
+            f"certified radius (σ = {smoothed.sigma:g})",
             distance_name("l2", float(smoothed.radius[row]) if right else 0.0),
         )
 

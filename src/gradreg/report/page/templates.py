@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ def rendered(
         chart_data=embedded(
             [data for chart in _all(*charts.values()) if (data := svg.readings(chart)) is not None]
         ),
-        legends={key: _legend(groups) for key, groups in charts.items()},
         best={table.key: _best(table) for table in tables},
         **content,
     )  # fmt: skip
@@ -67,6 +66,7 @@ def _environment() -> "Environment":
     )
     environment.filters["figure"] = lambda value: significant(value) if isinstance(value, float) else value
     environment.filters |= {"tight": _tight, "drawn": svg.draw, "read": svg.readings, "swatch": svg.swatch}
+    environment.filters["legend"] = _legend
     environment.filters["about"] = pass_context(lambda context, part: context["about"].part(part))
     return environment
 
@@ -107,8 +107,8 @@ def _all(*sections: Sequence[Group]) -> list[Chart]:
     return [each for chart in shown for each in (chart, chart.narrow) if each is not None]
 
 
-def _legend(groups: Sequence[Group]) -> list[Key]:
-    """Of a section; a model by itself needs no entry."""
-    keys = legend_of(_all(groups))
+def _legend(groups: Iterable[Group]) -> list[Key]:
+    """Of charts that are shown together; a model by itself needs no entry."""
+    keys = legend_of(_all(list(groups)))
     models = [key for key in keys if key.model is not None]
     return keys if len(models) > 1 else [key for key in keys if key.model is None]

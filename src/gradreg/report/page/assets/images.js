@@ -11,7 +11,7 @@ const SHAPES = {
   L: "M0 -5V5", omega: "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0z", calibrated: "M0 -4.5L4.5 0L0 4.5L-4.5 0z",
   certified: "M-3.5 -3.5h7v7h-7z", distance: "M-4.5 -4.5L4.5 4.5M-4.5 4.5L4.5 -4.5",
 };
-const PAGE = 25;
+const PAGE = 15;
 
 function make(tag, attributes = {}, ...children) {
   const element = ["svg", "path", "text", "title", "g"].includes(tag)
@@ -85,7 +85,7 @@ if (explorer && images.threats.length) {
     const { index, margin, threats } = images.models[model], { distance, omega } = threats[threat];
     const d = distance[row] ?? Infinity;
     switch (pick("sort").value) {
-      case "distance": return d;
+      case "distance": return d || Number.POSITIVE_INFINITY; // misclassified ones have no adversarial image to be near
       case "farthest": return -d;
       case "margin": return -margin[row];
       case "violation": return omega && d > 0 ? -(omega[row] ?? Infinity) / d : 1;
@@ -103,7 +103,7 @@ if (explorer && images.threats.length) {
       return asked.every((word) => said.some((other) => (word[0] === "#" ? other === word : other.startsWith(word))));
     });
     const places = new Map(rows.map((row) => [row, order(row)]));
-    rows.sort((a, b) => places.get(a) - places.get(b) || a - b);
+    rows.sort((a, b) => (places.get(a) === places.get(b) ? a - b : places.get(a) - places.get(b)));
     body.replaceChildren();
     show();
     const all = images.models[model].index.length;
