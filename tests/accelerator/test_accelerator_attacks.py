@@ -179,3 +179,32 @@ def test_tensors_of_another_device_are_refused_in_a_sentence(device: torch.devic
         gradreg.attack(model, x, y.cpu())
     with pytest.raises(gradreg.GradregError, match=r"start must be on the device of x, pretended:0; got cpu"):
         gradreg.attack(model, x, y, start=x.cpu())
+
+
+def test_what_others_found_is_measured_where_the_model_is() -> None:
+    pools = []
+    for place in places():
+        model, x, y = on(place, network(), *images())
+        found = gradreg.attack(model, x, y, attacks="quick")
+        pool = gradreg.Pool(len(x))
+        pool.update(found.adversarial, model=model, x=x, y=y, name="theirs", threat="l2")
+        assert str(found).splitlines()[0] == f"AttackResult: {len(x)} images, l2"
+        assert len(found.to_dict()["images"]) == len(x)
+        found.plot()
+        pools.append(pool.result)  # on the host
+    here, there = pools
+    torch.testing.assert_close(there.distance, here.distance)
+    assert there.winner == here.winner
+    assert "theirs" in here.winner
+
+
+def test_a_search_in_low_precision_holds_on_the_device() -> None:
+    """Autocast of the pretended device may round otherwise than the host's; what is returned is adversarial on both."""
+    for place in places():
+        x, y = images()
+        model, x, y = on(place, network().float(), x.float(), y)
+        result = gradreg.attack(model, x, y, attacks="quick", precision="bf16")
+        broken = (result.success & (result.distance > 0)).nonzero().flatten().tolist()
+        assert broken
+        for i in broken:
+            assert int(model(result.adversarial[i : i + 1]).argmax(1)) != int(y[i])
