@@ -91,6 +91,8 @@ class Settings:
     save_minutes: NotNegative = 10.0
     """A checkpoint is written after every epoch and whenever this time has passed."""
     tensorboard: bool = False
+    train_only: tuple[str, ...] = ()
+    """Beginnings of the names of parameters that are trained, as ["head"]; the others are frozen. Default: all."""
     deterministic: bool = False
     """Make torch refuse nondeterministic operations; on a CPU, runs repeat bit for bit anyway."""
 
@@ -124,6 +126,8 @@ class Config(Settings):
     """For image folders: held-out images keep their aspect ratio; `size` is then their shorter side."""
     workers: Natural = 2
     """For image folders: decoding processes, at most the number of processors."""
+    auto: bool = False
+    """Find out `size`, `held_out` and a batch size that the images fill, where they are not set."""
     device: str = "auto"
 
     def __post_init__(self) -> None:

@@ -17,6 +17,8 @@ Trust = bool | str | Sequence[str]
 """True: everything that a file names; False: nothing; or the packages whose code may be imported."""
 
 EVERYTHING = "*"
+# gradreg's own function, which loads a run as `gradreg.load` does: code that the run names is refused in its turn.
+_FINE_TUNED = "gradreg.runs.finetuning:from_network"
 _PACKAGE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _LIBRARY_MODEL = re.compile(r"[\w.]+")
 _WORD = re.compile(r"[\w.-]{1,64}")
@@ -29,7 +31,7 @@ def check_trusted(model: Mapping[str, Any], source: object, trust: Trust, settin
     """Refuse a model, as a file describes it, whose code or options are not trusted; `settings` the user typed."""
     packages, typed = trusted_packages(trust), {setting.partition("=")[0].strip() for setting in settings}
     name = model.get("name")
-    if packages is None or "model" in typed or not isinstance(name, str) or ":" not in name:
+    if packages is None or "model" in typed or not isinstance(name, str) or ":" not in name or name == _FINE_TUNED:
         return
     library, _, rest = name.partition(":")
     if library not in LIBRARIES:

@@ -30,6 +30,8 @@ from gradreg.runs.settings import Config, Settings
 from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
 from gradreg.training.determinism import deterministic
 from gradreg.training.fitted import Fitted
+from gradreg.training.found_out import found_out
+from gradreg.training.frozen import trained_only
 from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
@@ -117,6 +119,7 @@ def train(
 ) -> Fitted:
     """Train by a recipe and write the run directory `run`, with one process or all those that torchrun started."""
     with joined(config.device) as processes, _preserve_random_state(processes):
+        config = found_out(config, str(data_dir) if data_dir else None)
         source, shape = from_config(config, processes, str(data_dir) if data_dir else None)
         model_table = complete(config.model, shape.classes, shape.channels)
         reseed(config.seed)
@@ -140,7 +143,11 @@ def _run(
     run = RunDirectory(folder)
     boards = [TensorBoardLogger(folder / "tensorboard")] if settings.tensorboard and processes.first else []
     told = [*listeners.loggers, *boards] if processes.first else []
-    with deterministic(settings.deterministic, processes.device), _synchronized_batch_norm(model, settings, processes):
+    with (
+        deterministic(settings.deterministic, processes.device),
+        _synchronized_batch_norm(model, settings, processes),
+        trained_only(model, settings.train_only),
+    ):
         if resume:
             run.check_same(table, _with_defaults(run.config(), settings))
         elif processes.first:
