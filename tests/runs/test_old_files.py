@@ -50,7 +50,8 @@ def test_the_config_of_a_run_is_a_recipe() -> None:
     assert config.optimizer == AdamW(lr=0.02)
     plain, written = tables.plain(config), RunDirectory(OLD / "run").config()
     younger = {"noise": 0.0, "statistics": "noisy", "output_slope": 0.0}
-    assert plain == written | {"objective": written["objective"] | younger}, "what is younger changes nothing"
+    alone = {"train_only": [], "auto": False}
+    assert plain == written | {"objective": written["objective"] | younger} | alone, "what is younger changes nothing"
 
 
 def test_a_run_resumes_from_its_checkpoint_and_ends_with_the_weights_that_it_had(tmp_path: Path) -> None:

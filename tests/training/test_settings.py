@@ -141,7 +141,8 @@ def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Any) -> None:
 def test_every_recipe_opens_with_its_command_and_a_line_about_it() -> None:
     for name, about in recipes.names().items():
         first = recipes.text(name).splitlines()[0]
-        assert first == f"# gradreg train {name} --run runs/{name}"
+        place = " --set data=folder:PATH" if name.startswith("folder-") else ""
+        assert first == f"# gradreg train {name} --run runs/{name}{place}"
         assert 20 < len(about) < 110
     assert config(optimizer={"name": "sgd"}).optimizer == SGD()
     assert config().schedule == OneCycle()

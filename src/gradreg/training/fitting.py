@@ -103,10 +103,10 @@ def fit(
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
         source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
         if run is not None:
-            return _run(model, source, chosen, tables.plain(chosen), processes, Path(run), resume, listeners, measure)
+            return _run(model, source, chosen, _recipe(chosen), processes, Path(run), resume, listeners, measure)
         with TemporaryDirectory() as folder:
             try:
-                made = tables.plain(chosen)
+                made = _recipe(chosen)
                 fitted = _run(model, source, chosen, made, processes, Path(folder), False, listeners, measure)
             except Interrupted as stop:
                 raise KeyboardInterrupt from stop  # nothing was saved, so there is nothing to resume
@@ -125,7 +125,7 @@ def train(
         reseed(config.seed)
         options = {key: value for key, value in model_table.items() if key != "name"}
         model = build(model_table["name"], **options).to(processes.device)
-        table = tables.plain(replace(config, model=model_table))
+        table = _recipe(replace(config, model=model_table))
         return _run(model, source, config, table, processes, run, resume, Listeners(console), Measure())
 
 
@@ -169,10 +169,16 @@ def _run(
             return Fitted(run.metrics(), best.numbers["metrics"], folder)
 
 
+def _recipe(settings: Settings) -> dict[str, Any]:
+    """The settings as a recipe; younger ones that are not used are left out, so that older runs compare equal."""
+    table = tables.plain(settings)
+    return {name: value for name, value in table.items() if name not in ("auto", "train_only") or value}
+
+
 def _with_defaults(before: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
     """The recipe of a run, with defaults for settings that did not exist when it was started."""
     try:
-        return tables.plain(tables.build(type(settings), before))
+        return _recipe(tables.build(type(settings), before))
     except ConfigError:  # it holds an object made in Python, or a setting that no longer exists
         return before
 
