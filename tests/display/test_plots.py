@@ -41,17 +41,17 @@ def test_the_curve_of_an_attack_is_its_robust_accuracy(batch: tuple[Tensor, Tens
 
 
 def test_the_pictures_of_an_attack_are_the_images(batch: tuple[Tensor, Tensor]) -> None:
-    x, y = batch
+    x, y = batch[0][:6], batch[1][:6]  # four of them are misclassified
     result = attack(linear(), x, y, attacks="quick", threat="linf")
     panels = result.plot(x).axes
     first = int((result.distance > 0).nonzero()[0])
-    assert len(panels) == 3 * 8
-    shown = torch.as_tensor(panels[8].images[0].get_array()).permute(2, 0, 1)
+    assert len(panels) == 3 * 2
+    shown = torch.as_tensor(panels[2].images[0].get_array()).permute(2, 0, 1)
     torch.testing.assert_close(shown, result.adversarial[first])
     assert panels[0].get_title() == f"image {first}"
-    assert "/255" in panels[8].get_title()
-    assert panels[16].get_title().startswith("difference ×")
-    with pytest.raises(DataError, match="images that were attacked, 40"):
+    assert "/255" in panels[2].get_title()
+    assert panels[4].get_title().startswith("difference ×")
+    with pytest.raises(DataError, match="images that were attacked, 6"):
         result.plot(x[:3])
     with pytest.raises(DataError, match="no adversarial image to draw"):
         result.select(torch.arange(2)).plot(x[:2])

@@ -43,7 +43,7 @@ def made(kind: str, x: Tensor, y: Tensor) -> Shown:
         "bounds": lambda: bounds(model, x + 1e-3, y, regularity),
         "clever": lambda: clever(model, x, y, blocks=5, samples=5),
         "certificates": lambda: certify(model, x, sigma=0.25, n=200, radii=[0.1, 0.25]),
-        "inspection": lambda: inspect_image(model, x[3], samples=200),
+        "inspection": lambda: inspect_image(model, x[3], samples=200, attacks=["fmn"]),
         "verdict": lambda: verdict([make("zero-gradient-margin", "warning", "3 gradients are zero.")]),
         "fitted": lambda: Fitted([epoch], epoch, None),
     }
