@@ -20,6 +20,7 @@ TRAINING = "The model is in train mode"
 PRECISION = "Rounding makes up|In float16, rounding"
 NOT_FINITE = "not finite|diverged"
 SATURATED = {"estimate_regularity": "gradient of exactly zero", "bounds": "gradient of exactly zero"}
+A_MODULE = "must be (an nn.Module|of type Module)"
 TRAINED = ("regularized_loss", "GradientPenalty", "fit")
 """Functions that train."""
 PRECISE = dict.fromkeys(TRAINED, PRECISION)
@@ -36,6 +37,8 @@ class Odd:
     rtol: float = 1e-3
     exact: bool = False
     """The twin is the linear model, or has its distances."""
+    not_compared: tuple[str, ...] = ()
+    """Functions for which the twin is another model, since they put it in train mode."""
     may_answer: bool = False
     """What is refused is only seen away from the images, where not every call looks: right answers are right too."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from kinds import (
+    A_MODULE,
     DETACHED,
     MIXES,
     NOT_FINITE,
@@ -19,7 +20,6 @@ from kinds import (
     TRAINED,
     TRAINING,
     ZERO,
-    Make,
     Odd,
     around,
     convolutional,
@@ -75,7 +75,9 @@ RANDOMISED = {
     "dropout by function": Odd(around(lambda net, x: net(F.dropout(x, 0.2))), None, {"": RANDOM}),
     "dropout left in train mode": Odd(_left_in_train_mode, None, {"": TRAINING}),
     "dropout left in train mode behind a function": Odd(
-        lambda: (lambda net: lambda x: net(x))(_left_in_train_mode()), None, {"": RANDOM, "fit": "must be an nn.Module"}
+        lambda: (lambda net: lambda x: net(x))(_left_in_train_mode()),
+        None,
+        {"": RANDOM, "fit": A_MODULE},
     ),
 }
 
@@ -91,9 +93,10 @@ def _in_train_mode_behind_a_function() -> Any:
     return lambda x: net(x)
 
 
+_OF_THE_BATCH = "The model (failed on|must accept) images of"
 _BIAS = torch.tensor([1.0, 0.0, 0.0, 0.0])
 MIXING = {
-    "batch statistics": Odd(_batch_statistics, None, {"": MIXES}),
+    "batch statistics": Odd(_batch_statistics, None, {"": MIXES, "inspect_image": "more than 1 value per channel"}),
     "group norm over the batch": Odd(
         around(lambda net, x: net(F.group_norm(x.reshape(1, -1, 4, 4), 1).view_as(x))), None, {"": MIXES}
     ),
@@ -106,10 +109,10 @@ MIXING = {
     "reversed": Odd(around(lambda net, x: net(x).flip(0)), None, {"": MIXES}),
     "softmax over the batch": Odd(around(lambda net, x: net(x).log_softmax(0)), None, {"": MIXES}),
     "batch norm in train mode behind a function": Odd(
-        _in_train_mode_behind_a_function, None, {"": MIXES, "fit": "must be an nn.Module"}
+        _in_train_mode_behind_a_function, None, {"": MIXES, "fit": A_MODULE}
     ),
     "a fixed batch size": Odd(
-        around(lambda net, x: net(x.view(10, 3, 4, 4))), None, {"": "The model (failed on|must accept) images of"}
+        around(lambda net, x: net(x.view(10, 3, 4, 4))), None, {"": _OF_THE_BATCH, "diagnose": _OF_THE_BATCH}
     ),
 }
 
@@ -185,12 +188,14 @@ OUTPUTS = {
 # Numbers that are no help.
 
 
-def _where_far(value: float) -> Make:
-    return around(lambda net, x: torch.where((x.amax((1, 2, 3)) > 0.71)[:, None], value, net(x)))
+def _far(value: float) -> Odd:
+    """Of this value where a pixel is bright, away from the images."""
+    make = around(lambda net, x: torch.where((x.amax((1, 2, 3)) > 0.71)[:, None], value, net(x)))
+    return Odd(make, linear, _FAR, not_compared=("diagnose",), may_answer=True)
 
 
 _UNTIED = {
-    "fit": "must be an nn.Module",
+    "fit": A_MODULE,
     **dict.fromkeys(
         (
             "regularized_loss",
@@ -216,11 +221,13 @@ NUMBERS = {
     "whole numbers as logits": Odd(around(lambda net, x: straight(3 * net(x), (3 * net(x)).round())), None, PRECISE),
     "bf16 head": Odd(around(lambda net, x: straight(net(x), net(x).bfloat16().float())), None),
     "saturated": Odd(around(lambda net, x: 1e4 * net(x)), None, SATURATED),
-    "huge logits": Odd(around(lambda net, x: 1e37 * net(x)), None, {**SATURATED, "fit": "diverged"}),
+    "huge logits": Odd(around(lambda net, x: 1e37 * net(x)), None, SATURATED),
     "tiny logits": Odd(around(lambda net, x: 1e-30 * net(x)), None),
-    "not finite on some": Odd(around(lambda net, x: net(x) / (x[:, 0, 0, 0] > 0.45)[:, None]), None, {"": NOT_FINITE}),
-    "not a number away from the image": Odd(_where_far(torch.nan), linear, _FAR, may_answer=True),
-    "infinite away from the image": Odd(_where_far(torch.inf), linear, _FAR, may_answer=True),
+    "not finite on some": Odd(
+        around(lambda net, x: net(x) / (x[:, 0, 0, 0] > 0.45)[:, None]), None, {"": NOT_FINITE, "fit": NOT_FINITE}
+    ),
+    "not a number away from the image": _far(torch.nan),
+    "infinite away from the image": _far(torch.inf),
     "a class of minus infinity": Odd(
         around(lambda net, x: torch.cat([net(x), torch.full((len(x), 1), -torch.inf)], 1)), None, {"": NOT_FINITE}
     ),

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kinds import PRECISE, SATURATED, TRAINED, Odd, X, around, convolutional, linear, seeded, straight
+from kinds import A_MODULE, PRECISE, SATURATED, TRAINED, Odd, X, around, convolutional, linear, seeded, straight
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -50,7 +50,7 @@ PRECISIONS = {
     "bfloat16": Odd(lambda: linear().bfloat16(), None, dict.fromkeys(TRAINED, _OTHER_DTYPE)),
     "float16": Odd(lambda: linear().half(), None, dict.fromkeys(TRAINED, _OTHER_DTYPE)),
     "float16 head": Odd(HalfHead, None),
-    "bfloat16 inside": Odd(HalfInside, None, PRECISE),
+    "bfloat16 inside": Odd(HalfInside, None, PRECISE, may_answer=True),
     "autocast inside": Odd(around(_autocast), None),
 }
 
@@ -133,7 +133,7 @@ def _exported() -> Any:
     return torch.export.export(linear(), (torch.rand(5, 3, 4, 4),), dynamic_shapes=shapes).module()
 
 
-_ANY_MODULE = {"fit": "must be an nn.Module"}
+_ANY_MODULE = {"fit": A_MODULE}
 _REENTRANT = "reentrant activation checkpointing"
 BUILT = {
     "linear": Odd(linear, lambda: copy.deepcopy(linear()), exact=True),

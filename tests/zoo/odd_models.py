@@ -8,6 +8,14 @@ from odd_answers import MIXING, NUMBERS, OUTPUTS, RANDOMISED
 from odd_builds import BUILT, PRECISIONS
 from odd_conduct import STATE, WRITES
 
-ZOO: dict[str, Odd] = {
-    **WRITES, **STATE, **RANDOMISED, **MIXING, **OUTPUTS, **NUMBERS, **PRECISIONS, **BUILT
-}  # fmt: skip
+KINDS = {
+    "writes": WRITES,
+    "state": STATE,
+    "randomised": RANDOMISED,
+    "mixing": MIXING,
+    "outputs": OUTPUTS,
+    "numbers": NUMBERS,
+    "precisions": PRECISIONS,
+    "built": BUILT,
+}
+ZOO: dict[str, Odd] = {name: odd for kind in KINDS.values() for name, odd in kind.items()}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kinds import Odd, X, linear
+from alone import asked_alone, is_error
+from kinds import TRAINED, Odd, X, linear
 from odd_answers import MIXING
 from odd_models import ZOO
 from public_calls import CALLS, EVALUATING, Answer, ask, labels
@@ -16,7 +17,6 @@ from torch import Tensor
 
 import gradreg
 from gradreg.errors import GradregError
-from gradreg.losses import misclassified
 
 # Cheap enough to ask every model each time.
 _CHEAP = ("Classifier", "regularized_loss", "attack quick", "certify")
@@ -61,13 +61,14 @@ def test_the_answer_is_right_or_refused(call: str, name: str) -> None:
         exact = distance_of(y, "l2")
         assert (found["distance"] >= 0.9999 * exact).all()
         assert (found["distance"] <= 1.02 * exact).all()
-    if odd.twin is not None:
+    if odd.twin is not None and call not in odd.not_compared:
         expected = ask(call, odd.twin(), y)
         assert not isinstance(expected, GradregError), expected
-        check_same(found, expected, odd.rtol)
+        if not (odd.may_answer and bool(found.get("loss", torch.zeros(())).isnan().any())):  # which shows
+            check_same(found, expected, odd.rtol)
     elif call == "diagnose" and "" in odd.refused:
         assert any(int(severity) == 2 for severity in found.values()), "what others refuse is an error of a diagnosis"
-    elif call in ("regularized_loss", "GradientPenalty"):
+    elif call in TRAINED[:2]:
         if name not in MIXING and bool(found["slope"].isfinite().all()):
             torch.testing.assert_close(found["slope"].mean(), found["grad_norm"].mean(), rtol=0.2, atol=1e-3)
     elif call != "diagnose":
@@ -79,25 +80,15 @@ def check_same(found: Answer, expected: Answer, rtol: float) -> None:
     for key in found.keys() - {"adversarial"}:
         if key == "weights" and found[key].shape != expected[key].shape:
             continue  # parametrised otherwise
-        np.testing.assert_allclose(found[key].float(), expected[key].float(), rtol=rtol, atol=1e-5, err_msg=key)
+        # A gradient is compared as a whole, since some of its entries are near 0.
+        slack = rtol * float(expected[key].abs().max()) if key == "weights" and len(expected[key]) else 1e-5
+        np.testing.assert_allclose(found[key].float(), expected[key].float(), rtol=rtol, atol=slack, err_msg=key)
 
 
 def check_adversarial(odd: Odd, found: Answer, y: Tensor) -> None:
     """Asked alone, by a model that was never asked before."""
-    for image, label, distance in zip(found["adversarial"], y, found["distance"], strict=True):
-        if distance.isfinite():
-            with torch.no_grad():
-                logits = raw_or_cast(odd.make(), image[None])
-            assert misclassified(logits, label[None]).all()
-
-
-def raw_or_cast(model: Any, x: Tensor) -> Tensor:
-    """The model itself, without anything of gradreg, in its own dtype."""
-    weight = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
-    kinds = {p.dtype for p in model.parameters()} if weight is not None else set()
-    returned = model(x.to(weight.dtype).clone() if weight is not None and len(kinds) == 1 else x.clone())
-    logits: Tensor = returned["logits"] if isinstance(returned, dict) else returned
-    return logits
+    for image, label, distance in zip(found["adversarial"], y.tolist(), found["distance"], strict=True):
+        assert not distance.isfinite() or is_error(asked_alone(odd.make(), image), label)
 
 
 def distance_of(y: Tensor, threat: Any) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradreg.bounds.data import batches, check
+from gradreg.bounds.errors import BoundsError
 from gradreg.bounds.extremes import fit_lmoments
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, check_number
@@ -97,11 +98,14 @@ def clever(
         ).to(x.device)
         images = torch.tensor([job // blocks for job in jobs], device=x.device).repeat_interleave(samples)
         inside = (x[images] + points).clamp(*classifier.box)
-        norms = [
-            geometry.dual_norm(classifier.loss_and_gradient(inside[rows], y[images[rows]], margin, images[rows])[1])
-            for rows in batches(len(inside), batch_size)
-        ]
+        norms = []
+        for rows in batches(len(inside), batch_size):
+            losses, gradients = classifier.loss_and_gradient(inside[rows], y[images[rows]], margin, images[rows])
+            # A gradient of logits that are not finite may well be 0, and would not show.
+            norms.append(geometry.dual_norm(gradients).where(losses.isfinite(), torch.nan))
         maxima[part] = torch.cat(norms).view(-1, samples).amax(1).double()
+    if not bool(maxima.isfinite().all()):
+        raise BoundsError("The model's logits or gradients are not finite around some images, so there is no score.")
     lipschitz, fallback = _end_points(maxima.view(len(x), blocks))
     with torch.no_grad():
         gap = torch.cat([-margin(classifier(x[part]), y[part]).double() for part in batches(len(x), batch_size)]).clamp(

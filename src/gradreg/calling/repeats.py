@@ -14,6 +14,8 @@ REPEATABLE = 1e-4
 _ROUNDED = 0.05
 # So many images are asked about in other company.
 _TOGETHER = 8
+# Fewer are asked about several times, so that others can stand before and, more of them, after.
+_LEAST = 5
 
 _Ask = Callable[[Tensor], Tensor]
 
@@ -35,17 +37,14 @@ def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -
     size, where low precision rounds otherwise. The others are as far from those that were there as the box allows.
     `logits` are what the model said about all of `x`.
     """
-    few = x[:_TOGETHER] if len(x) > 1 else x.expand(2, *x.shape[1:])
-    kept, rest = few.tensor_split(2)
-    (low, high), n = box, len(kept)
+    few = x[:_TOGETHER] if len(x) >= _LEAST else x[torch.arange(_LEAST, device=x.device) % len(x)]
+    (low, high), n = box, len(few) // 2
+    kept, rest = few[:n], few[n:]
     others = torch.full_like(rest, low).where(rest > (low + high) / 2, high)
     first = ask(few)[:n]
-    elsewhere = ask(torch.cat([others, kept.flip(0)]))[-n:].flip(0)
-    if len(few) < len(x):
-        size = first, logits[:n], _ROUNDED
-    else:
-        size = first[:1], ask(few[:1].expand(2 if len(few) > 2 else 3, *x.shape[1:]))[:1], _ROUNDED
-    return [(first, elsewhere, REPEATABLE), size]
+    elsewhere = ask(torch.cat([others[:1], kept.flip(0), others[1:]]))[1 : n + 1].flip(0)
+    another = logits if len(few) != len(x) else ask(few[:1].expand(2, *x.shape[1:]))
+    return [(first, elsewhere, REPEATABLE), (first[:1], another[:1], _ROUNDED)]
 
 
 def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
