@@ -32,13 +32,20 @@ _ATTACKS = ("apgd", "fmn", "ddn", "carlini-wagner", "boundary", "square")
 
 
 def generated(
-    models: int = 4, images: int = 300, threats: tuple[ThreatName, ...] = ("linf", "l2"), side: int = 32
+    models: int = 4,
+    images: int = 300,
+    threats: tuple[ThreatName, ...] = ("linf", "l2"),
+    side: int = 32,
+    kept: int = 6,
 ) -> list[Evaluation]:
-    """That many models, four kinds in turn; every third is suspicious in one threat, the fourth broken."""
-    return [_evaluation(i, images, threats, side) for i in range(models)]
+    """That many models, four kinds in turn; every third is suspicious in one threat, the fourth broken.
+
+    So many pictures are kept of each.
+    """
+    return [_evaluation(i, images, threats, side, kept) for i in range(models)]
 
 
-def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> Evaluation:
+def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int, kept: int) -> Evaluation:
     source = torch.Generator().manual_seed(i)
     name, objective, clean, distance, hours = KINDS[i % len(KINDS)]
     label = torch.randint(0, 10, (n,), generator=torch.Generator().manual_seed(99))
@@ -46,7 +53,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
     spread = torch.exp(0.7 * torch.randn(n, generator=source)) * (~wrong)
     # 28 pixels a side of three colours: l1 and l2 of a typical perturbation are so many times its l∞.
     scales = {"l2": distance, "linf": distance / 22, "l1": distance * 19}
-    record = {str(threat): _record(i, threat, spread * scales[threat], wrong, source, side) for threat in threats}
+    record = {str(threat): _record(i, threat, spread * scales[threat], wrong, source, side, kept) for threat in threats}
     radius = (0.7 * spread * distance).clamp(max=0.95)
     return Evaluation(
         subject=Subject(
@@ -75,7 +82,7 @@ def _evaluation(i: int, n: int, threats: tuple[ThreatName, ...], side: int) -> E
 
 
 def _record(
-    i: int, threat: ThreatName, distance: Tensor, wrong: Tensor, source: torch.Generator, side: int
+    i: int, threat: ThreatName, distance: Tensor, wrong: Tensor, source: torch.Generator, side: int, kept: int
 ) -> ThreatRecord:
     n = len(distance)
     strength = torch.rand(n, generator=source)
@@ -99,7 +106,7 @@ def _record(
         ),
         refusal="3 of 320 calibration images have a gradient of exactly zero." if i % 4 == 3 else "",
         flags=_flags(i, threat, n),
-        gallery=_gallery(distance, source, side),
+        gallery=_gallery(distance, source, side, kept),
     )  # fmt: skip
 
 
@@ -122,8 +129,8 @@ def _flags(i: int, threat: ThreatName, n: int) -> tuple[Flag, ...]:
     return tuple(passed)
 
 
-def _gallery(distance: Tensor, source: torch.Generator, side: int) -> Gallery:
-    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()[:6]
+def _gallery(distance: Tensor, source: torch.Generator, side: int, kept: int) -> Gallery:
+    rows = ((distance > 0) & distance.isfinite()).nonzero().flatten()[:kept]
     axis = torch.linspace(-1, 1, side)
     y, x = torch.meshgrid(axis, axis, indexing="ij")
     turns = torch.rand(len(rows), 3, 1, 1, generator=source) * 6

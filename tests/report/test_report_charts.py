@@ -11,7 +11,6 @@ from generated import generated
 from PIL import Image
 
 from gradreg.display.charts import Chart, Group, Series, _round_step, distances, fractions, linear, vertices
-from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.record import Evaluation
 from gradreg.report.charts import svg
 from gradreg.report.charts.labels import Frame, Mark, overlap, placed
@@ -218,26 +217,11 @@ def test_large_pictures_are_reduced() -> None:
 def test_the_pictures_of_many_models_are_fewer() -> None:
     few, _ = gallery.walls(Comparison.of(generated(models=1, images=60)))
     assert {len(wall.exhibits) for wall in few} == {6}, "as many as were kept"
-    big = [_kept(evaluation, 24) for evaluation in generated(models=10, images=60)]
+    big = generated(models=10, images=60, kept=24)
     many, side = gallery.walls(Comparison.of(big))
     assert 6 <= len(many[0].exhibits) < 24
     assert side == 0
     assert {len(wall.exhibits) for wall in gallery.walls(Comparison.of(big[:1]))[0]} == {24}
-
-
-def _kept(evaluation: Evaluation, count: int) -> Evaluation:
-    """With as many pictures, the same one each time."""
-    threats = {}
-    for name, record in evaluation.threats.items():
-        assert record.gallery is not None
-        shown = record.gallery.rows[:1] * count
-        clean, adversarial = (
-            part[:1].expand(count, -1, -1, -1) for part in (record.gallery.clean, record.gallery.adversarial)
-        )
-        threats[name] = replace(
-            record, gallery=Gallery(shown, clean, adversarial, record.gallery.prediction[:1] * count)
-        )
-    return replace(evaluation, threats=threats)
 
 
 def test_bounds_certificates_and_the_way_are_beside_the_pictures() -> None:

@@ -15,7 +15,7 @@ from gradreg.report.page.png import data_uri
 
 # Of one model and threat, and bytes of all pictures together: with many models of large images, fewer are shown, then
 # smaller ones.
-_FEWEST, _MOST, _BUDGET = 6, 24, 2_500_000
+_FEWEST, _MOST, _BUDGET = 6, 24, 2_000_000
 
 
 @dataclass(frozen=True)
