@@ -4,6 +4,7 @@ import atexit
 from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -24,6 +25,7 @@ from gradreg.inspection import Inspection
 from gradreg.report.page.png import data_uri
 from gradreg.runs.settings import Config
 
+_NUMBERS = count()
 CLASSES, SHAPE, COUNT = 4, (3, 4, 4), 4
 NAMES = ("cat", "dog", "eel", "fox")
 
@@ -47,15 +49,15 @@ class Counting(nn.Module):
         return logits
 
 
-def images(count: int = COUNT, seed: int = 0) -> Tensor:
+def images(number: int = COUNT, seed: int = 0) -> Tensor:
     """Well inside the box."""
-    return 0.3 + 0.4 * torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(seed))
+    return 0.3 + 0.4 * torch.rand(number, *SHAPE, generator=torch.Generator().manual_seed(seed))
 
 
-def labels(count: int = COUNT, seed: int = 0) -> Tensor:
+def labels(number: int = COUNT, seed: int = 0) -> Tensor:
     """As the model itself answers, so that all images are classified correctly."""
     with torch.no_grad():
-        found: Tensor = Counting()(images(count, seed)).argmax(1)
+        found: Tensor = Counting()(images(number, seed)).argmax(1)
     return found
 
 
@@ -64,8 +66,8 @@ def asked(**more: Any) -> Callable[[], dict[str, Any]]:
     return lambda: {"model": Counting(), "x": images(), "y": labels()} | more
 
 
-def part(count: int, seed: int) -> Images:
-    pixels = (images(count, seed) * 255).byte()
+def part(number: int, seed: int) -> Images:
+    pixels = (images(number, seed) * 255).byte()
     with torch.no_grad():
         return Images(pixels, Counting()(pixels / 255).argmax(1), NAMES, source=f"toy {seed}")
 
@@ -115,6 +117,11 @@ def classifier() -> gradreg.Classifier:
     return gradreg.Classifier(Counting())
 
 
+def unused() -> Path:
+    """A folder that nobody has written to."""
+    return files()["pool"].with_name(f"unused-{next(_NUMBERS)}")
+
+
 def oracle() -> EpsilonOracle:
     return EpsilonOracle("l2", attacks=["deepfool"])
 
@@ -148,7 +155,7 @@ def files() -> dict[str, Path]:
     certified().save(found["certificates"])
     pool().save(found["pool"])
     regularity().save(found["regularity"])
-    evaluated().save(folder / "evaluation")
+    evaluate(Counting(), data_set(), folder=folder / "evaluation", **QUICK)
     with torch.random.fork_rng():
         save_file(gradreg.build("small", classes=10).state_dict(), folder / "weights.safetensors")
     return found | {"evaluation": folder / "evaluation", "weights": folder / "weights.safetensors"}

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from arguments.calls import TAKEN, Call
+from arguments.call import Call
+from arguments.calls import TAKEN
 from arguments.spoiled import may_be, spoiled
 from arguments.surface import Argument, Entry
 from arguments.toys import Counting

@@ -57,8 +57,8 @@ def check_function(name: str, value: Any, must: Must = Must("a function")) -> An
 def check_kind(name: str, value: Any, kinds: tuple[type, ...]) -> Any:
     """An object of one of these classes."""
     if not isinstance(value, kinds):
-        known = " or ".join(kind.__name__ for kind in kinds)
-        raise ConfigError(f"{name} must be of type {known}; got {shown(value)}.")
+        known = f"of type {' or '.join(kind.__name__ for kind in kinds)}".replace("of type Module", "an nn.Module")
+        raise ConfigError(f"{name} must be {known}; got {shown(value)}.")
     return value
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.calling.answers import answer
+from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_path, shown
 from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, ModelError
@@ -22,21 +23,19 @@ from gradreg.writing import replacing
 # By how much logits may differ, over the largest of them.
 _SAME = 1e-5
 _BATCHES = (1, 2, 5)
+_LONGEST = 10_000
 
 
+@validated
 def export_onnx(model: nn.Module, path: str | os.PathLike[str], shape: Sequence[int]) -> Path:
     """Write `model` for images of `shape`, as (3, 32, 32); the input is "pixels", in [0, 1], and the output "logits".
 
     The file is run by onnxruntime on batches of several sizes before it appears, and must answer as the model does, to
     1e-5 of the largest logit. The model must be in eval mode; it is not changed.
     """
+    target, shape = check_path("path", path), _check_shape(shape)
     for package in ("onnx", "onnxscript", "onnxruntime"):
         need(package, "export_onnx")
-    target = check_path("path", path)
-    if not isinstance(model, nn.Module):
-        raise ConfigError(f"model must be an nn.Module, whose layers are written; got {shown(model)}.")
-    if len(shape) < 1 or not all(isinstance(side, int) and side > 0 for side in shape):
-        raise ConfigError(f"shape must be that of one image, such as (3, 32, 32); got {shown(shape)}.")
     classifier = Classifier.of(model)
     images = _images(classifier, shape)
     classifier.check(images, torch.zeros(len(images), dtype=torch.int64, device=images.device))
@@ -44,6 +43,13 @@ def export_onnx(model: nn.Module, path: str | os.PathLike[str], shape: Sequence[
         _write(_Bare(classifier), images[:2], aside)
         _check(classifier, images, aside)
     return target
+
+
+def _check_shape(shape: Any) -> tuple[int, ...]:
+    sides = tuple(shape) if isinstance(shape, list | tuple | torch.Size) else ()
+    if not sides or not all(type(side) is int and 0 < side <= _LONGEST for side in sides):
+        raise ConfigError(f"shape must be that of one image, such as (3, 32, 32); got {shown(shape)}.")
+    return sides
 
 
 class _Bare(nn.Module):

@@ -14,7 +14,8 @@ from torch import nn
 from gradreg import evaluation as evaluations
 from gradreg import storage
 from gradreg._version import __version__
-from gradreg.checks.scalars import check_path, shown
+from gradreg.checks.calls import validated
+from gradreg.checks.scalars import check_path
 from gradreg.classifier import Classifier
 from gradreg.config.fractions import radius_name
 from gradreg.display.curves import steps
@@ -39,6 +40,7 @@ README, WEIGHTS, CONFIG, CURVE, RECORDS, PICTURE, ONNX = FILES = (
 _SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 
 
+@validated
 def publish(
     model: nn.Module,
     evaluation: str | os.PathLike[str],
@@ -56,8 +58,6 @@ def publish(
     without its code.
     """
     place, target = check_path("evaluation", evaluation), check_path("folder", folder)
-    if not isinstance(model, nn.Module):
-        raise ConfigError(f"model must be an nn.Module, whose weights are published; got {shown(model)}.")
     record = evaluations.load(place)
     _check_weights(model, record, place)
     foreign = sorted(path.name for path in target.iterdir() if path.name not in FILES) if target.is_dir() else []
