@@ -85,7 +85,7 @@ def test_the_campaign_over_the_zoo(kind: str) -> None:
         models += answered
     print(f"\n{kind}: {wrong} of {returned} adversarial images of {models} models are false")
     assert wrong == 0
-    assert returned >= 100 * models
+    assert returned >= 50 * models
 
 
 @pytest.mark.slow
