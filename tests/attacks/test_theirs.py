@@ -1,6 +1,7 @@
 """Adversarial images of anybody's attack: taken if they hold, at their distance; and AutoAttack by its name."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,3 +142,24 @@ def test_autoattack_refuses_what_it_cannot(toy: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyautoattack", None)
     with pytest.raises(ConfigError, match="pip install pyautoattack"):
         attack(model, x, y, attacks=["autoattack"], eps=1e-6)
+
+
+def test_a_pool_refuses_images_of_another_shape_or_precision_and_stays_as_it_was() -> None:
+    x = torch.rand(4, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    model = torch.nn.Sequential(torch.nn.Flatten(), linear_model(12, classes=3)).eval()
+    found = fmn(model, x, model(x).argmax(1), steps=20)
+    pool = Pool(4)
+    with pytest.raises(DataError, match="distance must be"):
+        pool.update(replace(found, distance=-found.distance))
+    with pytest.raises(DataError, match="The pool is empty"):
+        _ = pool.result
+    pool.update(found)
+    before = pool.result.distance.clone()
+    nearer = replace(found, distance=found.distance / 2)
+    for other, words in (
+        (replace(nearer, adversarial=found.adversarial[:, :1]), "images of shape \\(3, 2, 2\\) and the result some"),
+        (replace(nearer, adversarial=found.adversarial.double()), "torch.float32 and the result some in torch.float64"),
+    ):
+        with pytest.raises(DataError, match=words):
+            pool.update(other)
+        assert torch.equal(pool.result.distance, before)

@@ -149,3 +149,38 @@ def test_what_is_refused(x: Tensor) -> None:
         Averaged(3)  # type: ignore[arg-type]
     with pytest.raises(GradregError, match="must return logits"):
         Averaged(lambda x: (x, x))(x)
+
+
+def with_dropout() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 30), nn.Dropout(0.5), nn.Linear(30, 3))
+
+
+def test_dropout_that_eval_mode_switched_off_is_not_taken_for_randomness(x: Tensor) -> None:
+    model = with_dropout().eval()
+    with pytest.raises(GradregError, match="eval mode switched its dropout off"):
+        Averaged(model, draws=3)(x)
+    # The way out that the sentence names, against the mean by hand.
+    model[2].train()
+    averaged = Averaged(lambda images: model(images), draws=3)
+    assert (averaged(x) - Averaged(lambda images: model(images), draws=3, seed=1)(x)).abs().max() > 1e-3
+    result = gradreg.attack(averaged, x, averaged(x).argmax(1), attacks=["deepfool"])
+    assert result.fresh is not None
+    # Of a model without dropout equal draws are no sign of a mistake, nor is a single draw.
+    assert_close(Averaged(model[1].eval(), draws=2, of="logits")(x.flatten(1)), model[1](x.flatten(1)))
+    Averaged(model.eval(), draws=1)(x)
+
+
+def test_functions_of_an_averaged_model_are_asked_under_fresh_draws_too(x: Tensor) -> None:
+    averaged = Averaged(Noisy(), draws=3)
+    y = averaged(x).argmax(1)
+    direct = gradreg.attack(averaged.eval(), x, y, attacks=["deepfool"])
+    through = gradreg.attack(lambda images: averaged(images), x, y, attacks=["deepfool"])
+    assert direct.fresh is not None
+    assert through.fresh is not None
+    assert torch.equal(direct.fresh, through.fresh)
+
+
+def test_the_error_about_a_randomised_model_names_the_average(x: Tensor) -> None:
+    with pytest.raises(GradregError, match=r"use gradreg\.Averaged\(model, draws=20\)"):
+        gradreg.attack(Noisy().eval(), x, torch.zeros(len(x), dtype=torch.int64))

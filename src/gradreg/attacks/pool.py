@@ -86,14 +86,24 @@ class Pool:
             raise DataError(
                 f"A result of {len(result)} images cannot be entered at {len(images)} of {len(self)} places."
             )
-        if self._best is None:
-            self._best = _nothing(len(self), result)
-        best, here = self._best, result.to("cpu")
+        here = result.to("cpu")
         _check(here, torch.ones(len(here), dtype=torch.bool))
+        best = _nothing(len(self), here) if self._best is None else self._best
         if (best.threat, best.topk, best.quantize) != (here.threat, here.topk, here.quantize):
             raise ConfigError(
                 f"The pool holds {best.threat} distances for top-{best.topk} (quantize={best.quantize}) and the result "
                 f"{here.threat} ones for top-{here.topk} (quantize={here.quantize}): they are not comparable."
+            )
+        if best.adversarial.shape[1:] != here.adversarial.shape[1:]:
+            raise DataError(
+                f"The pool holds images of shape {tuple(best.adversarial.shape[1:])} and the result some of shape "
+                f"{tuple(here.adversarial.shape[1:])}: they are of other data."
+            )
+        if best.adversarial.dtype != here.adversarial.dtype or best.distance.dtype != here.distance.dtype:
+            # In the other's precision an image is another image, which nobody has asked about.
+            raise DataError(
+                f"The pool holds images in {best.adversarial.dtype} and the result some in {here.adversarial.dtype}, "
+                "which rounding would change: use a pool for each."
             )
         better = here.distance < best.distance[images]
         at = images[better]

@@ -60,8 +60,8 @@ def check_same(first: Tensor, again: Tensor) -> None:
     if apart(first, again) > REPEATABLE:
         raise ModelError(
             "The model returns different logits when asked again about the same images (by "
-            f"{float((first - again).abs().amax()):.2g}): one query of a randomised model proves nothing; fix its "
-            "randomness, or average over many draws inside it."
+            f"{float((first - again).abs().amax()):.2g}): one query of a randomised model proves nothing; use "
+            "gradreg.Averaged(model, draws=20), or fix its randomness."
         )
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import log
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
-from gradreg.calling.answers import OUTPUT, Output, check_logits, read
+from gradreg.calling.answers import OUTPUT, Model, Output, check_logits, read
 from gradreg.calling.contents import contents
 from gradreg.calling.streams import Generator, RandomState, global_streams
 from gradreg.checks.objects import check_function
@@ -61,32 +63,44 @@ class Averaged(nn.Module):
         before = RandomState.now(x.device, streams)
         # `replayed` puts every stream back to where it was, whatever is seeded inside.
         with before.replayed():
-            return torch.cat([self._of_one(x[row : row + 1], streams) for row in range(len(x))])
+            found = [self._of_one(x[row : row + 1], streams) for row in range(len(x))]
+        if self.draws > 1 and all(alike for _, alike in found):
+            self._refuse_dropout_that_is_off()
+        return torch.cat([logits for logits, _ in found])
 
-    def _of_one(self, x: Tensor, streams: list[Generator]) -> Tensor:
+    def _refuse_dropout_that_is_off(self) -> None:
+        layers = (each for each in contents(self.model)[0] if isinstance(each, _DropoutNd))
+        if any(layer.p > 0 and not layer.training for layer in layers):
+            raise ModelError(
+                "All draws of the averaged model are the same: eval mode switched its dropout off. Put the dropout "
+                "layers back in train mode, and pass Averaged a function: lambda x: model(x)."
+            )
+
+    def _of_one(self, x: Tensor, streams: list[Generator]) -> tuple[Tensor, bool]:
+        """Logits of the average, and whether all draws were the same."""
         answers = []
         for draw in range(self.first, self.first + self.draws):
             _seed(streams, self.seed, draw)
             logits = check_logits(read(self.model(x), self.output), 1)
             answers.append(logits.to(at_least_single(logits.dtype)))
         every = torch.stack(answers)
+        alike = not every.is_meta and bool((every == every[:1]).all())
         if self.of == "logits":
-            return every.mean(0)
-        return every.log_softmax(-1).logsumexp(0) - torch.log(torch.tensor(float(self.draws), device=every.device))
+            return every.mean(0), alike
+        return every.log_softmax(-1).logsumexp(0) - log(self.draws), alike
 
     def extra_repr(self) -> str:
         """What it averages, as `print(model)` shows it."""
         return f"draws={self.draws}, seed={self.seed}, of={self.of!r}"
 
 
-def averages(model: object) -> list[Averaged]:
-    """The averaged models in a model."""
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    return [module for module in modules if isinstance(module, Averaged)]
+def averages(model: Model) -> list[Averaged]:
+    """The averaged models in a model, or those that a function refers to."""
+    return [module for module in contents(model)[0] if isinstance(module, Averaged)]
 
 
 @contextmanager
-def fresh_draws(model: object) -> Iterator[bool]:
+def fresh_draws(model: Model) -> Iterator[bool]:
     """Inside, averaged models ask draws that they never showed; gives whether the model has any."""
     found = averages(model)
     for module in found:
