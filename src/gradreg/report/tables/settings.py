@@ -1,7 +1,7 @@
 """Settings of training runs: where two differ, how that is written, and which packaged recipe is nearest."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -10,6 +10,7 @@ from gradreg.config.fractions import radius_name
 from gradreg.objectives import OBJECTIVES
 from gradreg.runs import recipes
 from gradreg.runs.directory import MACHINE
+from gradreg.runs.settings import Config
 
 Flat = Mapping[str, Any]
 """A run's settings by dotted key."""
@@ -26,14 +27,16 @@ _NOT_COMPARED = ("seed", "model.classes", "model.channels")
 def flat(table: Mapping[str, Any]) -> Flat:
     """What a run depends on, by dotted key, without settings of the machine.
 
-    An option of the objective that is younger than the run is at its default, which changes nothing.
+    A setting that is younger than the run is at its default, which changes nothing.
     """
     found = _flat(table)
-    for key, name in [(key, name) for key, name in found.items() if key.endswith(".name")]:
-        if key.startswith("objective.") and name in OBJECTIVES:
-            within = key.removesuffix("name")
-            younger = {f"{within}{each.name}": each.default for each in fields(OBJECTIVES[name])}
-            found |= {k: v for k, v in younger.items() if k not in found and v is not None and v is not MISSING}
+    named = [(key.removesuffix("name"), OBJECTIVES.get(str(of))) for key, of in found.items() if key.endswith(".name")]
+    kinds = [("", Config), *((within, kind) for within, kind in named if within.startswith("objective."))]
+    for within, kind in kinds if found else ():
+        for each in fields(kind) if kind is not None else ():
+            default = each.default
+            if isinstance(default, str | int | float | tuple):  # as TOML has it
+                found.setdefault(within + each.name, list(default) if isinstance(default, tuple) else default)
     return {key: value for key, value in found.items() if key not in MACHINE}
 
 
