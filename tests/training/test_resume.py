@@ -131,6 +131,7 @@ def test_twenty_sigkills(uninterrupted: Path, tmp_path: Path) -> None:
     survive(20, uninterrupted, tmp_path, seed=2)
 
 
+@pytest.mark.usefixtures("as_in_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_stops(number: int, uninterrupted: Path, tmp_path: Path, monkeypatch: Any) -> None:
     step, steps = Learner.step, 0
