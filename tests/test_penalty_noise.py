@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from gradreg import GradientPenalty, regularized_loss
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.losses import cross_entropy
 from gradreg.norms import threat
 from gradreg.objectives import Draws, Gradient, Moment, NoisyStep
@@ -211,3 +212,22 @@ def test_the_object_draws_its_noise_at_every_step_and_none_before() -> None:
     assert not torch.equal(penalty(model, x, y).loss, penalty(model, x, y).loss)
     with pytest.raises(ConfigError, match="noise must be a radius, drawn anew at every step"):
         GradientPenalty(eps=EPS, noise=torch.zeros(8, 3, 8, 8))
+
+
+class Recomputing(nn.Module):
+    """Parts are computed again in the backward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = checkpoint(self.inner, x, use_reentrant=False)
+        return found
+
+
+def test_a_slope_with_checkpointing_is_refused_by_its_own_name() -> None:
+    x, y = images()
+    with pytest.raises(ModelError, match="use graphs=1 without output_slope"):
+        regularized_loss(Recomputing(), x, y, eps=EPS, output_slope=0.5)
+    regularized_loss(Recomputing(), x, y, eps=EPS, noise=EPS).loss.backward()

@@ -262,3 +262,12 @@ def test_balls_are_not_reached_from_a_wrong_norm() -> None:
     for norm, exact in distances.items():
         found = attack(model, x, y, threat=norm).distance
         assert (found <= 1.001 * exact).all()
+
+
+def test_no_images_have_no_accuracy() -> None:
+    model, x = linear_model(20, classes=4), images(2, 20, "middle")
+    nobody = fmn(model, x, model(x).argmax(1), steps=2).select(torch.tensor([], dtype=torch.int64))
+    assert str(nobody) == "AttackResult: 0 images, l2"
+    for ask in (nobody.plot, lambda: nobody.robust_accuracy(0.1)):
+        with pytest.raises(DataError, match="at least one image"):
+            ask()

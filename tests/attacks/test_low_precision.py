@@ -8,7 +8,7 @@ from attack_models import exact_distance, images, linear_model, small_network
 from torch import Tensor, nn
 
 from gradreg.attacks import attack, fmn
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, PrecisionError
 from gradreg.norms import ThreatName, threat
 
 
@@ -113,3 +113,12 @@ def test_what_autocast_would_leave_alone_is_refused() -> None:
         attack(model, x, model(x).argmax(1), precision="bf16")
     with pytest.raises(ConfigError, match="precision must be one of 'model', 'bf16'; got 'fp8'"):
         attack(small_network(), x.float(), torch.zeros(4, dtype=torch.long), precision="fp8")
+
+
+def test_logits_that_low_precision_makes_one_number_are_refused() -> None:
+    # In bfloat16 all logits are 100, nothing is found, and the model would look robust.
+    model, x = linear_model(20, classes=4), images(6, 20, "middle")
+    y = model(x).argmax(1)
+    with pytest.raises(PrecisionError, match="rounded to the same number: they are as large as 1e\\+02"):
+        attack(lambda pixels: 100 + 1e-3 * model(pixels), x, y, attacks=["deepfool"], precision="bf16")
+    assert attack(lambda pixels: 1e-3 * model(pixels), x, y, attacks=["deepfool"], precision="bf16").success.all()

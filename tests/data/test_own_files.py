@@ -63,6 +63,12 @@ BAD: dict[str, tuple[Callable[[Path], str], str]] = {
     "huge": (lambda f: saved(f, x=BYTES, y=LABELS + 10**9), "the largest label of y must be from 0 to 999999"),
     "between": (lambda f: saved(f, x=np.random.rand(20, 4, 4, 3), y=LABELS), "bytes, or bytes over 255; got floats"),
     "beyond": (lambda f: saved(f, x=BYTES.astype(int) + 9, y=LABELS), "pixels from 0 to 255; got"),
+    "float bytes": (
+        lambda f: saved(f, x=BYTES.astype(np.float32), y=LABELS),
+        "floats from 0 to 1; got floats from 0 to 255",
+    ),
+    "signed": (lambda f: saved(f, x=BYTES / 127.5 - 1, y=LABELS), "floats from 0 to 1; got floats from -1 to 1"),
+    "ones": (lambda f: saved(f, x=BYTES // 128, y=LABELS), "got whole numbers from 0 to 1, .*: multiply them by 255"),
     "shape": (lambda f: saved(f, x=BYTES[0], y=LABELS[:1]), "must have one label|five images per test image|must be"),
     "fewer": (lambda f: saved(f, x=BYTES[:7], y=LABELS), "must have one label per image"),
     "damaged": (broken, "cannot be read as an .npz file"),

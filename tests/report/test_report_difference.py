@@ -159,6 +159,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
         Difference.of([handmade(), replace(handmade(), index=torch.arange(10) * 7 + 1)])
     with pytest.raises(DataError, match="so their accuracies cannot be compared"):
         Difference.of([handmade(), replace(handmade(), data=replace(handmade().data, name="cifar10"))])
+    # Data from Python have no name of their own: other labels at the same positions show that they are others.
+    with pytest.raises(DataError, match=r"must be of the same images; got \d+ of \d+ with other labels"):
+        Difference.of([handmade(), replace(handmade(), label=handmade().label.roll(1))])
 
 
 def test_the_page_and_every_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

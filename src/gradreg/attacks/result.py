@@ -69,7 +69,7 @@ class AttackResult(Shown, Recorded):
 
     def robust_accuracy(self, eps: float) -> float:
         """The fraction of images that remain robust within `eps`; at 0 it is the clean accuracy."""
-        return int(self.robust(eps).sum()) / len(self)
+        return int(self.robust(eps).sum()) / self._some()
 
     @validated
     def to(self, device: torch.device | str) -> "AttackResult":
@@ -118,10 +118,16 @@ class AttackResult(Shown, Recorded):
         """Robust accuracy against distance; with the clean images `x`, the adversarial ones beside them instead."""
         if x is not None:
             return self._pictures(x)
+        self._some()
         symbol = THREATS[self.threat].symbol if self.threat in THREATS else self.threat
         radii = [(radius, radius_name(radius)) for radius in self.radii]
         chart = accuracy_chart(self.threat, symbol, {"attacks": (self.distance.cpu(), math.inf)}, radii)
         return plot(charts.Figure("robust-accuracy", ((chart,),), 2.25))
+
+    def _some(self) -> int:
+        if len(self) == 0:
+            raise DataError("The result must be about at least one image for its accuracy; got none.")
+        return len(self)
 
     def _pictures(self, x: Tensor) -> "Figure":
         if check_batch(x).shape != self.adversarial.shape:

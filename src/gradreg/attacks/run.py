@@ -22,7 +22,7 @@ from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.config.options import takes
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, PrecisionError
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
@@ -143,6 +143,8 @@ def run_plan(
         images = images.detach().to(at_least_single(images.dtype))
         with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, queries, options)
+            if low is not None:
+                _refuse_lost_logits(search.logits, low)
             report = _reporter(progress, number, len(batches))
             _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
@@ -177,6 +179,17 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, opt
     budget = None if options.budget is None else options.budget - 1  # the last one verifies
     norm, topk, seed = options.norm, options.topk, options.seed
     return Search(classifier, x, y, norm, logits, topk=topk, seed=seed, queries=queries, budget=budget)
+
+
+def _refuse_lost_logits(logits: Tensor, low: torch.dtype) -> None:
+    """Where rounding makes all logits of an image one number, a search finds nothing, which looks like robustness."""
+    largest, extent = logits.abs().amax(1), logits.amax(1) - logits.amin(1)
+    lost = (extent > 0) & (extent < torch.finfo(low).eps * largest)
+    if 2 * int(lost.sum()) > len(logits):
+        raise PrecisionError(
+            f"In bfloat16 most images' logits are rounded to the same number: they are as large as "
+            f"{float(largest.amax()):.2g} and differ by {float(extent.median()):.2g}; use precision='model'."
+        )
 
 
 def _pursue(

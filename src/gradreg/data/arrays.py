@@ -118,12 +118,20 @@ def _bytes(pixels: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
         raise DataError(f"{name} must hold grey or RGB images, (N, H, W), (N, H, W, C) or (N, C, H, W); got "
                         f"{_described(pixels)}.")  # fmt: skip
     if pixels.dtype.kind == "f":
+        if pixels.size and (pixels.min() < 0 or pixels.max() > 1):
+            low, high = float(pixels.min()), float(pixels.max())
+            raise DataError(f"{name} must hold bytes, or floats from 0 to 1; got floats from {low:g} to {high:g}.")
         rounded = np.round(255 * pixels)
         if not (np.abs(rounded / 255 - pixels) < 1e-6).all():
             raise DataError(
                 f"{name} must hold bytes, or bytes over 255; got floats in between: pass them in Python, or save bytes."
             )
         pixels = rounded
+    elif pixels.size and pixels.max() == 1:
+        raise DataError(
+            f"{name} must hold bytes from 0 to 255; got whole numbers from 0 to 1, of which 1 would be nearly black: "
+            "multiply them by 255."
+        )
     if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 255):
         raise DataError(f"{name} must hold pixels from 0 to 255; got {pixels.min()} to {pixels.max()}.")
     return np.ascontiguousarray(pixels.astype(np.uint8))

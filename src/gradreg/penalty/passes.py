@@ -153,8 +153,8 @@ class Calls:
         """Refuse to leave graphs for later whose parts are computed again in other modes, or move state once more."""
         if self.known.recomputes and (self.may_differ_later or self.state.moves):
             raise ModelError(
-                "graphs=2 leaves activation checkpointing to loss.backward(), where this model's state or batch "
-                "normalisation would not be what it was: use graphs=1."
+                "graphs=2 and output_slope leave activation checkpointing to loss.backward(), where this model's state "
+                "or batch normalisation would not be what it was: use graphs=1 without output_slope."
             )
 
     @contextmanager

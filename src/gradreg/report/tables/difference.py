@@ -81,6 +81,7 @@ class Difference:
             raise DataError(
                 "The two evaluations must have images in common; got none. Evaluate both with the same --seed."
             )
+        _check_same_labels(one, two, rows)
         return cls(comparison, rows)
 
     @property
@@ -154,6 +155,19 @@ class Difference:
         differing = [name for name, *_ in self.settings()]
         told = f"Settings that differ: {listed(differing)}." if differing else "Both have the same settings."
         return [top_k(sentence, self.comparison.topk) for sentence in found] + [told]
+
+
+def _check_same_labels(one: Evaluation, two: Evaluation, rows: tuple[Tensor, Tensor]) -> None:
+    """Images are compared by their positions: other labels there are other images, whatever the data are called."""
+    before, after = one.label[rows[0]], two.label[rows[1]]
+    others = (before != after).nonzero().flatten().tolist()
+    if others:
+        first = others[0]
+        raise DataError(
+            f"The two evaluations must be of the same images; got {len(others)} of {len(before)} with other labels, "
+            f"image {int(one.index[rows[0]][first])} with {int(before[first])} and then {int(after[first])}: "
+            "evaluate both on the same data, in the same order."
+        )
 
 
 def _change(threat: str, symbol: str, radius: float, before: Tensor, after: Tensor) -> Change:
