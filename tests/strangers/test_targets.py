@@ -177,7 +177,12 @@ def test_what_is_wrong_with_targets_is_one_sentence(x: Tensor) -> None:
     data = ([(x, case.y)], [(x, case.y)])
     with pytest.raises(ConfigError, match=r"held-out targets are not labels, .*: pass score="):
         gradreg.fit(classifier(), data, epochs=1, criterion=several)
-    for score, sentence in ((lambda z, y: z, "one number per image"), (lambda z, y: z[:, 0] + 9, "from 0 to 1")):
+    scores: dict[str, Any] = {
+        "one number per image, .*; got 0.5": lambda z, y: 0.5,
+        "one number per image": lambda z, y: z,
+        "from 0 to 1": lambda z, y: z[:, 0] + 9,
+    }
+    for sentence, score in scores.items():
         with pytest.raises(ConfigError, match=sentence):
             gradreg.fit(classifier(), data, epochs=1, criterion=several, score=score)
     with pytest.raises(ConfigError, match="label_smoothing is that of the default criterion"):

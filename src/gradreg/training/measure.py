@@ -53,7 +53,7 @@ class Measure:
     def accuracy(self, logits: Tensor, y: Target) -> Tensor:
         """The mean over a training batch, without a look at it; NaN where targets are not labels and none scores."""
         if self.score is not None:
-            return self.score(logits, y).detach().float().mean()
+            return self._one_each(logits, y).float().mean()
         if isinstance(y, Tensor) and logits.ndim == 2 and y.ndim == 1 and not y.is_floating_point():
             return (logits.argmax(1) == y).float().mean()
         unknown = logits.new_full((), torch.nan, dtype=torch.float32)
@@ -63,11 +63,15 @@ class Measure:
         return torch.where(soft, (logits.argmax(1) == y.argmax(1)).float().mean(), unknown)
 
     def _scored(self, logits: Tensor, y: Target) -> Tensor:
+        found = self._one_each(logits, y)
+        if not bool(((found >= 0) & (found <= 1)).all()):
+            raise ConfigError("score must return numbers from 0 to 1; got some beyond.")
+        return found.to(torch.float32)
+
+    def _one_each(self, logits: Tensor, y: Target) -> Tensor:
         assert self.score is not None
         found = self.score(logits, y)
         if not isinstance(found, Tensor) or found.shape != (len(logits),):
             got = tuple(found.shape) if isinstance(found, Tensor) else shown(found)
             raise ConfigError(f"score must return one number per image, shape ({len(logits)},); got {got}.")
-        if not bool(((found >= 0) & (found <= 1)).all()):
-            raise ConfigError("score must return numbers from 0 to 1; got some beyond.")
-        return found.detach().to(torch.float32)
+        return found.detach()
