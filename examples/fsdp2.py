@@ -4,6 +4,7 @@ Double backprop fails under FSDP2: weights are gathered for a pass and freed aft
 them again. Finite differences take ordinary passes only, and so work.
 """
 
+import gc
 from typing import Any
 
 import torch
@@ -51,8 +52,9 @@ def main() -> None:
     except RuntimeError as error:
         print("double backprop:", str(error).partition("\n")[0])
     dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # what holds the group goes before it, since gloo's threads must not outlive the interpreter
+    dist.destroy_process_group()

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.make.measured import written_by
 from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
 from gradreg.norms import THREATS
@@ -18,13 +19,9 @@ _MET = {True: "met", False: "missed", None: "not measured"}
 
 def read(path: Path) -> Found:
     """The file, if it is one of that command."""
-    try:
+    with written_by("attacks", path):
         found = read_json(path)
         return {key: found[key] for key in ("options", "machine", "peers", "rows", "radius_rows", "equal", "targets")}
-    except (DataError, KeyError) as error:
-        raise DataError(
-            f"{path} must be a file that `python -m bench attacks --json` wrote; got {type(error).__name__}: {error}."
-        ) from error
 
 
 def attacks_table(kind: Sequence[str], found: Found) -> Table:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gradreg.errors import DataError
+from docs.make.measured import written_by
 from gradreg.report.tables.cells import word
 from gradreg.report.tables.layout import Column, Row, Table
 
@@ -12,7 +12,7 @@ _WORDS = {"holds": "hold here", "does not hold": "do not", "only there": "could 
 
 def claims_table(path: Path) -> Table:
     """One row per claim of the paper."""
-    try:
+    with written_by("claims", path):
         found = json.loads(path.read_text("utf-8"))
         rows = tuple(
             Row(
@@ -24,10 +24,6 @@ def claims_table(path: Path) -> Table:
         verdicts = [each["verdict"] for each in found["claims"]]
         machine = found["machine"]
         where = f"torch {machine['torch']}, {machine['processor']}, commit {machine['commit']}"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} must be a file that `python -m bench claims --json` wrote; got {type(error).__name__}: {error}."
-        ) from error
     counts = ", ".join(f"{verdicts.count(kind)} {words}" for kind, words in _WORDS.items())
     return Table(
         "claims",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.precision import PrecisionRow
-from gradreg.errors import DataError
+from docs.make.measured import written_by
 from gradreg.norms import THREATS
 from gradreg.reading import read_json
 from gradreg.report.tables.layout import Cell, Column, Row, Table
@@ -11,7 +11,7 @@ from gradreg.report.tables.layout import Cell, Column, Row, Table
 
 def precision_table(path: Path) -> Table:
     """One row per suite and norm."""
-    try:
+    with written_by("precision", path):
         found = read_json(path)
         rows = [PrecisionRow(**each) for each in found["rows"]]
         options, machine = found["options"], found["machine"]
@@ -19,10 +19,6 @@ def precision_table(path: Path) -> Table:
         where = f"{machine['processor']} {units} bfloat16 units, 1 thread, torch {machine['torch']}"
         about = f"n = {options['images']} images of {options['data']}, network {options['network']}, seed 0"
         commit = machine["commit"]
-    except (DataError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} must be a file that `python -m bench precision --json` wrote; got {type(error).__name__}: {error}."
-        ) from error
     return Table(
         "precision",
         "A search in bfloat16",

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from bench.training import LOADING, Cost, multiple
-from gradreg.errors import DataError
+from docs.make.measured import written_by
 from gradreg.reading import read_json
 from gradreg.report.tables.layout import Cell, Column, Row, Table
 
 
 def steps_table(path: Path) -> Table:
     """One row per kind of step, as multiples of plain training."""
-    try:
+    with written_by("training", path):
         found = read_json(path)
         costs = [Cost(**each) for each in found["costs"]]
         options, machine = found["options"], found["machine"]
@@ -18,10 +18,6 @@ def steps_table(path: Path) -> Table:
         how = f"batch {options['batch_size']}, best of {options['rounds']} interleaved rounds, seed 0{layout}"
         where = f"{machine['processor']}, {options['threads']} thread(s), torch {machine['torch']}"
         commit, model = machine["commit"], options["model"]
-    except (DataError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} must be a file that `python -m bench training --json` wrote; got {type(error).__name__}: {error}."
-        ) from error
     return Table(
         "steps",
         "What a step costs",
