@@ -8,6 +8,7 @@ import pytest
 
 from docs.make.benches import read
 from gradreg.evaluation import Evaluation, load
+from gradreg.reading import read_json
 from gradreg.report.comparison import Comparison
 from gradreg.report.tables.contrast import contrast
 from gradreg.report.tables.layout import Cell
@@ -214,3 +215,21 @@ def test_the_command_on_the_page_of_attacks_is_the_recorded_one() -> None:
     assert f"--undefended {undefended} --regularised {renamed}" in page
     assert f"--data {options['data']} --images {options['images']} --chunk {options['chunk']}" in page
     assert f"the file records it as `{regularised}`, its name at the time" in page
+
+
+def test_the_prose_says_what_the_measurement_of_steps_says() -> None:
+    times = {}
+    for name in ("training", "training-channels-last"):
+        found = read_json(ROOT / "results" / "bench" / f"{name}.json")
+        times[name] = {each["name"]: f"{each['seconds']:.2f}" for each in found["costs"]}
+    last, first = times["training-channels-last"], times["training"]
+    penalty, adversarial = last["penalty"], last["adversarial training, 7 steps"]
+    assert f"A step by itself costs {penalty} and {adversarial} times a plain one" in on_one_line("docs/results.md")
+    assert (
+        f"a compiled plain step takes {last['plain, compiled']} of the eager time, the penalty costs {penalty}×, "
+        f"adversarial training {adversarial}× and double backprop {last['double backprop']}×."
+    ) in on_one_line("README.md")
+    assert (
+        f"a quarter: {first['penalty, fraction 1/4']}× a plain step, or "
+        f"{first['penalty, fraction 1/4, frozen bn']}× with"
+    ) in on_one_line("docs/choose.md")
