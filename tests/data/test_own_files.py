@@ -123,6 +123,7 @@ TABLES = {
     "outside": ("file,label\n../secret.png,1\n", r"must name files inside of .*; got '../secret.png' in line 2"),
     "absolute": ("file,label\n/etc/passwd,1\n", "must name files inside of"),
     "gone": ("file,label\nno.png,1\n", "names 'no.png' in line 2, and there is no such image"),
+    "long": (f"file,label\n{'x' * 5000},1\n", "and there is no such image"),
     "cells": ("file,label\n0.png,1,2\n", "must have 2 cells in every line; got 3 in line 2"),
     "empty": ("file,label\n", "one line per image; got 1 lines"),
     "one part": ("file,label,split\n0.png,1,train\n1.png,2,train\n", "must name training and test images"),

@@ -157,7 +157,7 @@ BUILT = {
         exact=True,
     ),
     "hooks": Odd(_hooked, linear, exact=True),
-    "lazy": Odd(_lazy, None, {"": "weights without a shape"}),
+    "lazy": Odd(_lazy, None, {"": "weights without a shape", "diagnose": "weights without a shape"}),
     "on the meta device": Odd(lambda: linear().to("meta"), None, {"": "meta", "*": "meta"}),
     "scripted": Odd(lambda: torch.jit.script(convolutional()), convolutional),
     "traced": Odd(lambda: torch.jit.trace(linear(), X), linear, exact=True),

@@ -73,7 +73,8 @@ def _image(root: Path, name: str, table: Path, number: int) -> str:
         raise DataError(f"{table} must name files inside of {root}; got {name[:80]!r} in line {number}.")
     places = [root / inside, *(root / f"{inside}{suffix}" for suffix in SUFFIXES)]
     places += [root / "images" / inside, *(root / "images" / f"{inside}{suffix}" for suffix in SUFFIXES)]
-    found = next((place for place in places if place.is_file() and place.name.lower().endswith(SUFFIXES)), None)
+    # `os.path.isfile` also answers for a name that no file can have, where `Path.is_file` raises.
+    found = next((place for place in places if os.path.isfile(place) and place.name.lower().endswith(SUFFIXES)), None)
     if found is None:
         raise DataError(f"{table} names {name[:80]!r} in line {number}, and there is no such image in {root}.")
     return os.fspath(found)

@@ -12,6 +12,7 @@ from torch import Tensor
 from gradreg.attacks import AttackResult
 from gradreg.attacks.suite import ATTACKS
 from gradreg.bounds import Bound
+from gradreg.calling.asking import check_weights
 from gradreg.calling.streams import RandomState
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import shown
@@ -62,6 +63,7 @@ def diagnose(
     x, y = check_batch(x).detach(), check_labels(y, len(x))
     check_device("y", y, x)
     checked(norm, x)
+    check_weights(classifier.model)  # a forward would give a lazy layer random ones
     claims = Claims(attack_result, sound, bound)
     claims.check(len(x), norm.name, topk)
     if certificates is not None and not isinstance(certificates, Certificates):

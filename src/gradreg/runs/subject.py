@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradreg.calling.asking import check_weights
 from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
 from gradreg.penalty.passes import Model
@@ -42,7 +43,10 @@ def describe(model: Model, name: str | None) -> Subject:
 
 def parameters(model: Model) -> int:
     """The number of parameters; 0 for a function."""
-    return sum(weight.numel() for weight in model.parameters()) if isinstance(model, nn.Module) else 0
+    if not isinstance(model, nn.Module):
+        return 0
+    check_weights(model)
+    return sum(weight.numel() for weight in model.parameters())
 
 
 def device_of(model: nn.Module, x: Tensor) -> torch.device:
@@ -51,12 +55,15 @@ def device_of(model: nn.Module, x: Tensor) -> torch.device:
 
 
 def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
-    """The number of classes, by a forward of one image; a model that does not fit the images or classes raises."""
+    """The number of classes, by a forward of two images; a model that does not fit the images or classes raises.
+
+    Two, since one that normalises by its batch fails on one, and is told of that in words of its own later.
+    """
     classifier = Classifier.of(model)
     classifier._check_mode()  # before any forward: one in train mode would change running statistics
     try:
         with torch.no_grad():
-            found = int(classifier(x[:1]).shape[1])
+            found = int(classifier(x[:2]).shape[1])
     except ModelError as error:
         cause = error.__cause__
         if cause is None:  # a sentence of ours, and not what the model raised
