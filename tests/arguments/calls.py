@@ -1,6 +1,6 @@
 """A valid call of everything public, which odd values are valid in it too, and what is not called by users."""
 
-from typing import Any
+from typing import get_type_hints
 
 import numpy as np
 import torch
@@ -8,14 +8,18 @@ import torch
 import gradreg
 from arguments import toys
 from arguments.call import Call
+from arguments.surface import entries
 from arguments.toys import Counting, asked
 from arguments.training_calls import TRAINING
+from gradreg.attacks.run import Attack
 from gradreg.bounds import Calibration, fit_lmoments
+from gradreg.checks.scalars import Count
 from gradreg.evaluation import EvaluationOptions
 
 # The same wherever an argument has that name; "same" is to give the answer of the valid call.
 TAKEN = {"seed": "0, 10**12", "eps": "0, 10**12", "radius": "10**12", "sigma": "10**12", "y": "same: int32, uint8"}
 _SAME = {"batch_size": "same: 10**12"}
+AN_ATTACK = _SAME | {"eps": "0, 10**12, array of 2"}
 _RADII = {"radii": "0, 2.5, 10**12, array of 2"}
 _LABELS = "same: int32, uint8; one too large"  # nothing says how many classes there are
 _COUNTS = {"hits": "0, [], 2×3 tensor, array of 2", "n": "10**12, []"}
@@ -24,19 +28,6 @@ _LIKE: dict[str, Call] = {
     for name in ("check", "checked", "probe", "reach_of", "usual_radii_of")
 }
 _STRENGTH = {"weight": "0, 10**12", "h": "10**12", "lazy": "10**12", "noise": "0", "output_slope": "0, 10**12"}
-
-_QUICK: dict[str, dict[str, Any]] = {
-    "apgd": {"steps": 3, "rounds": 1},
-    "boundary": {"steps": 10},
-    "carlini_wagner": {"steps": 3, "rounds": 1},
-    "ddn": {"steps": 3},
-    "deepfool": {"steps": 3},
-    "fmn": {"steps": 3},
-    "logbarrier": {"outer": 2, "inner": 2},
-    "pgd": {"steps": 3, "rounds": 1},
-    "polish": {"start": 1 - toys.images(), "steps": 3},
-    "square": {"steps": 3},
-}
 
 MEASURES: dict[str, Call] = {
     "AttackResult.plot": Call(lambda: {"x": toys.images()}, of=toys.attacked),
@@ -95,6 +86,8 @@ MEASURES: dict[str, Call] = {
         of=toys.oracle,
     ),
     "attacks.autoattack": Call(asked(eps=0.1), {"eps": "10**12", **_SAME}, needs="pyautoattack"),
+    "attacks.boundary": Call(asked(steps=10), AN_ATTACK),
+    "attacks.polish": Call(asked(start=1 - toys.images(), steps=3), AN_ATTACK),
     "attacks.pooled": Call(lambda: {"results": [toys.attacked()]}),
     "bounds": Call(lambda: asked(regularity=toys.regularity())(), _SAME, nan=True),
     "bounds.Curvature.bound": Call(dict, {"largest": "0, -1, 10**12"}, of=toys.curved),
@@ -231,11 +224,22 @@ MEASURES: dict[str, Call] = {
     "threat": Call(lambda: {"name": "l2"}),
     "verdict": Call(lambda: {"flags": toys.flags()}),
     "violations": Call(lambda: {"bound": torch.ones(30), "distance": torch.full((30,), 2.0)}),
-} | {
-    f"attacks.{name}": Call(asked(**quick), _SAME | {"eps": "0, 10**12, array of 2"}) for name, quick in _QUICK.items()
 }
 
-CALLS = MEASURES | _LIKE | TRAINING
+
+def _few(found: Attack) -> dict[str, int]:
+    """Fewer steps of an attack than by default."""
+    hints = get_type_hints(found.search, include_extras=True)
+    return {name: 3 for name, hint in hints.items() if hint is Count}
+
+
+# What needs no arguments, as most objectives and all attacks but for images, is called as it is.
+_BY_DEFAULT = {
+    name: Call(asked(**_few(entry.function)), AN_ATTACK) if isinstance(entry.function, Attack) else Call()
+    for name, entry in entries().items()
+    if isinstance(entry.function, Attack)
+    or (isinstance(entry.function, type) and entry.arguments and not any(each.required for each in entry.arguments))
+}
 
 # Records that gradreg makes and users read.
 MADE = {
@@ -254,3 +258,5 @@ INNER = (
     r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",
     r"training\.\w+\.(begin|log|end)|training\.(Logger|WandbLogger)",
 )
+
+CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE | TRAINING

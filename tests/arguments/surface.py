@@ -37,6 +37,10 @@ class Argument:
     hint: Any
     default: Any = _SAME
 
+    @property
+    def required(self) -> bool:
+        return self.default is _SAME
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -49,28 +49,18 @@ TRAINING: dict[str, Call] = {
         lambda: {"model": nn.Flatten(), "x": toys.images()},
         {"x": "same: 2×3 tensor, a NaN pixel, an infinite pixel, 0 to 255"},
     ),
-    "objectives.Adversarial": Call(),
     "objectives.Gradient": Call(lambda: {"eps": 0.1}),
-    "objectives.Noise": Call(),
-    "objectives.NoisyStep": Call(),
-    "objectives.RandomStartStep": Call(),
-    "objectives.Trades": Call(),
     "objectives.describe": Call(lambda: {"objective": gradreg.objectives.Undefended()}),
     "publish": Call(
         lambda: {"model": Counting(), "evaluation": toys.files()["evaluation"], "folder": toys.unused()}, heavy=True
     ),
-    "runs.AdamW": Call(),
     "runs.Config": Call(lambda: {"data": "mnist5k", "model": {"name": "small"}}),
     "runs.Config.during": Call(lambda: {"epoch": 0}, {"epoch": "0, 10**12"}, of=toys.config),
     "runs.Linear": Call(lambda: {"knots": ((0.0, 1.0), (1.0, 0.0))}),
-    "runs.Muon": Call(),
-    "runs.OneCycle": Call(),
     "runs.Phase": Call(lambda: {"start": 0}),
     "runs.Piecewise": Call(lambda: {"milestones": (1.0,)}),
     "runs.Probe": Call(lambda: {"threat": "l2", "eps": 0.5}, {"eps": "10**12"}),
     "runs.RunDirectory": Call(lambda: {"folder": "run"}),
-    "runs.SGD": Call(),
-    "runs.Settings": Call(),
     "runs.open_model": Call(
         lambda: {"model": str(toys.files()["weights"]), "data": "mnist5k", "architecture": "small"}
     ),
