@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import Count, NotNegative, Positive, Range, UpTo1, require
+from gradreg.checks.scalars import Count, Natural, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
 from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.base import Moment, Outcome, ball
@@ -50,6 +50,10 @@ class Gradient:
     """Radius of the noise at the base point, in the threat's norm."""
     statistics: Statistics = "noisy"
     output_slope: NotNegative = 0.0
+    alignment: bool = False
+    """Whether to log the mean cosine of the gradients at both ends of the difference."""
+    omega: Natural = 0
+    """In every so many of the penalised steps, log the mean of `out.omega`, for one forward; 0: never."""
     h_jitter: Annotated[float, Range(least=0, below=1, usual="a fraction of h")] = 0.0
     jitter: Literal["image", "step"] = "image"
 
@@ -81,7 +85,19 @@ class Gradient:
         scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}
         # A loss that falls along its own gradient is bent within h: the first sign of catastrophic overfitting.
         scalars["negative_slopes"] = (out.slope < 0).to(out.slope).where(~out.slope.isnan(), torch.nan).nanmean()
-        return Outcome(out.loss, out.logits, scalars, out.backward)
+        unknown = torch.full_like(out.clean, torch.nan)
+        if self.omega:
+            scalars["omega"] = unknown if out.omega is None else out.omega.nanmean()
+        if not self.alignment:
+            return Outcome(out.loss, out.logits, scalars, out.backward)
+        scalars["alignment"] = unknown
+
+        def finish() -> None:
+            out.backward()
+            assert out.alignment is not None
+            scalars["alignment"] = out.alignment.nanmean()
+
+        return Outcome(out.loss, out.logits, scalars, finish)
 
     def describe(self) -> str:
         geometry = threat(self.threat)
@@ -121,4 +137,5 @@ class Gradient:
     def _options(self, step: int) -> dict[str, Any]:
         forms = ("threat", "lam", "eps", "weight", "squared", "scale")
         ways = ("order", "method", "bn", "autocast", "lazy", "fraction", "graphs", "statistics", "output_slope")
-        return {name: getattr(self, name) for name in (*forms, *ways)} | {"step": step}
+        looks = ("alignment", "omega")
+        return {name: getattr(self, name) for name in (*forms, *ways, *looks)} | {"step": step}

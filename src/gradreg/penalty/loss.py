@@ -7,7 +7,7 @@ is taken, so it runs where double backprop does not: compiled models, fused atte
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from math import sqrt
+from types import EllipsisType
 from typing import Literal
 
 import torch
@@ -18,13 +18,13 @@ from gradreg.calling.targets import Target
 from gradreg.checks.objects import check_function
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
-from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
-from gradreg.norms import Threat, ThreatName, checked, per_image
+from gradreg.norms import Threat, ThreatName, checked
 from gradreg.norms import threat as threat_named
-from gradreg.penalty import trial
+from gradreg.penalty.ahead import Ahead
 from gradreg.penalty.base_pass import moved_by, noisy, pass_at_base
 from gradreg.penalty.devices import same_device
+from gradreg.penalty.difference import Difference
 from gradreg.penalty.graphs import Terms, leaves
 from gradreg.penalty.options import (
     Method,
@@ -32,13 +32,13 @@ from gradreg.penalty.options import (
     Statistics,
     check,
     check_functions,
+    check_looks,
     check_noise,
     check_output_slope,
     default_step,
-    divides_by_root,
     form,
 )
-from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, Pass, check_batch_norm_mode
+from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, check_batch_norm_mode
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +57,25 @@ class RegularizedLoss(Shown):
     `scale="paper"` penalises it over √N for "linf"."""
     output_change: Tensor | None = None
     """Mean squared change of the logits from x to x + hd per image, with `output_slope`; None without."""
+    omega: Tensor | None = None
+    """4·|ℓ(x + hd/2) − (ℓ(x) + ℓ(x + hd))/2|/h per image, a lower limit of ω(h/2), in steps that look; or None."""
     _input: Tensor | None = None
+    _ahead: Ahead | None = None
+    _index: Tensor | EllipsisType = ...
+    _aligned: bool = False
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """Cosine of the angle between ∇ℓ(x) and ∇ℓ(x + hd) per image, with `alignment`, after the backward of the loss.
+
+        NaN where this step did not compute it, or a gradient is zero; None without the option.
+        """
+        if not self._aligned:
+            return None
+        found = torch.full_like(self.grad_norm, torch.nan)
+        if self._ahead is not None:
+            found[self._index] = self._ahead.cosine().to(found.dtype)
+        return found
 
     def summary(self) -> Summary:
         """The parts of the loss, and the gradient's norm both ways."""
@@ -96,6 +114,8 @@ def regularized_loss(
     noise: float | Tensor = 0.0,
     statistics: Statistics = "noisy",
     output_slope: float = 0.0,
+    alignment: bool = False,
+    omega: int = 0,
     output: Output | None = None,
 ) -> RegularizedLoss:
     """Mean loss of a batch plus its input gradient penalty; replaces `criterion(model(x), y)`.
@@ -137,6 +157,11 @@ def regularized_loss(
     `output_slope=μ` adds μ·mean((f(u + hd) − f(u))²) over images and classes, the finite-difference norm of the
     Jacobian along d: all outputs are kept from moving, not only the loss. It needs both graphs and costs 7F.
 
+    `alignment` and `omega` look at how the loss bends within h, and change nothing else. `out.alignment` is the cosine
+    of the gradients at both ends: the backward of the loss also goes to the images, which is the first layer's work
+    (with two graphs, or without gradients: one F). `omega=k` sets `out.omega` in every k-th penalised step, from the
+    loss halfway, for one F.
+
     `y` are labels, or soft labels of the shape of the logits; with a `criterion` of your own whatever that takes:
     masks, multi-label targets, mappings, tuples. Tensors in them have one row per image, and the criterion returns one
     loss per image.
@@ -149,12 +174,15 @@ def regularized_loss(
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
     noise, output_slope = check_noise(noise, x, statistics), check_output_slope(output_slope, method, order)
+    alignment, omega = check_looks(alignment, omega, method, step)
     check_function("model", model, MODEL)
     check_functions(criterion, output)
     checked(geometry, x)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
         strength, output_slope = (lazy * part if step % lazy == 0 else 0.0 for part in (strength, output_slope))
+
+    looks = omega > 0 and (step is None or step % (lazy * omega) == 0)
 
     wants_graph = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -168,27 +196,30 @@ def regularized_loss(
         by_clean = statistics == "clean" and base is not pixels
         with same_device(model, x, y), moved_by(calls, begun, pixels, y) if by_clean else nullcontext():
             clean = pass_at_base(calls, begun, base, y, penalised, step, terms)
-        grad_norm, slope = clean.loss.detach().new_full((2, len(x)), torch.nan)
-        penalty, loss, change = clean.loss.new_zeros(()), clean.loss, None
+        grad_norm, slope, bent = clean.loss.detach().new_full((3, len(x)), torch.nan)
+        penalty, loss, change, ahead = clean.loss.new_zeros(()), clean.loss, None, None
         if clean.part is not None:
             length = h.to(clean.loss.device, clean.loss.dtype) if isinstance(h, Tensor) else h
             if isinstance(length, Tensor) and length.ndim:
                 length = length[clean.index]
-            difference = _Difference(calls, clean.part, geometry, scale, length, order)
+            difference = Difference(calls, clean.part, geometry, scale, length, order, alignment, looks)
             if method == "double-backprop":
-                gradient, slopes = difference.limit()
+                found = difference.limit()
             elif terms is None:
-                gradient, slopes, logits = difference.with_two_graphs()
-                if output_slope:
-                    change = (logits - clean.part.logits).flatten(1).square().mean(1)
+                found = difference.with_two_graphs()
+                if output_slope and found.logits is not None:
+                    change = (found.logits - clean.part.logits).flatten(1).square().mean(1)
             else:
-                gradient, slopes = difference.with_one_graph(terms, clean.share, strength, squared)
+                found = difference.with_one_graph(terms, clean.share, strength, squared)
+            slopes, ahead = found.values, found.ahead
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
             if change is not None:
                 penalty = penalty + output_slope * change.mean()
             loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
-            grad_norm[clean.index] = geometry.dual_norm(gradient.detach()).to(grad_norm.dtype)
+            grad_norm[clean.index] = geometry.dual_norm(found.gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach() / difference.shrinkage
+            if found.omega is not None:
+                bent[clean.index] = found.omega.to(bent.dtype)
     return RegularizedLoss(
         loss=loss if wants_graph else loss.detach(),
         clean=clean.loss.detach(),
@@ -197,84 +228,9 @@ def regularized_loss(
         grad_norm=grad_norm,
         slope=slope,
         output_change=None if change is None else change.detach(),
+        omega=bent if looks else None,
         _input=clean.part.x if clean.part else None,
+        _ahead=ahead,
+        _index=clean.index,
+        _aligned=alignment,
     )
-
-
-@dataclass(frozen=True)
-class _Difference:
-    """The slope of each image's loss along its steepest ascent, eq. (10), and the gradient ∇ℓ(x) it stands for."""
-
-    calls: Calls
-    part: Pass
-    geometry: Threat
-    scale: Scale
-    h: float | Tensor
-    order: int
-
-    def limit(self) -> tuple[Tensor, Tensor]:
-        """For h → 0: the norm of the gradient, which can then be differentiated itself."""
-        gradient = self.part.input_gradient(differentiable=True)
-        return gradient, self._norm(gradient)
-
-    def with_two_graphs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The slope with the graphs of both its losses, and the logits ahead."""
-        gradient, losses = self.part.input_gradient_and_losses()
-        if losses is not self.part.losses:
-            raise ModelError(
-                "graphs=2 and output_slope need the graph after one backward, and this compiled model frees it: use "
-                "graphs=1 without output_slope, or set torch._functorch.config.donated_buffer = False before the model "
-                "is compiled."
-            )
-        self.calls.check_graphs_can_be_kept()
-        move = self._move(gradient)
-        ahead, logits = self._answer_at(move)
-        behind = losses if self.order == 1 else self._at(-move)
-        return gradient, (ahead - behind) / (self.h * self.order), logits
-
-    def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> tuple[Tensor, Tensor]:
-        """The slope without a graph. `terms` gets the gradient of the penalty, and of `share` times the part's losses.
-
-        Of the penalty's gradient (w/m)·Σ∇s, or (λ/m)·Σ‖∇ℓ‖∇s if squared, all but the sum over ℓ(x + hd) is settled
-        before that last pass. One backward does for ∇ℓ(x) and the weights if the coefficient of ℓ(x) is known by then.
-        """
-        part, losses = self.part, self.part.losses
-        rise = strength / self.h / (self.order * len(part.x))
-        uniform = not squared and not (isinstance(rise, Tensor) and rise.ndim)
-        if self.order == 2 or uniform:
-            gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
-        else:
-            gradient, losses = part.input_gradient_and_losses()
-        if squared:
-            rise = rise * self._norm(gradient)
-        if self.order == 1 and not uniform:
-            terms.settle(losses, share - rise, but=part.x)
-        move = self._move(gradient)
-        with torch.set_grad_enabled(terms.wanted):
-            behind = part.losses
-            if self.order == 2:
-                behind = self._at(-move)
-                terms.settle(behind, -rise)
-            ahead = self._at(move)
-        terms.leave(ahead, rise)
-        return gradient, (ahead.detach() - behind.detach()) / (self.h * self.order)
-
-    @property
-    def shrinkage(self) -> float:
-        """What the direction of steepest ascent, and so the penalised slope, is multiplied by."""
-        return 1 / sqrt(self.part.at[0].numel()) if divides_by_root(self.geometry, self.scale) else 1.0
-
-    def _norm(self, gradient: Tensor) -> Tensor:
-        return self.shrinkage * self.geometry.dual_norm(gradient)
-
-    def _move(self, gradient: Tensor) -> Tensor:
-        move = per_image(self.h, self.part.at) * self.shrinkage * self.geometry.ascent(gradient)
-        trial.check(self.calls, self.part, self.geometry, move, self._norm(gradient).detach(), self.h)
-        return move
-
-    def _at(self, move: Tensor) -> Tensor:
-        return self._answer_at(move)[0]
-
-    def _answer_at(self, move: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.part.at
-        return self.calls.answer_again(self.part, (x + move).to(x.dtype))

@@ -118,3 +118,13 @@ def check_output_slope(value: float, method: str, order: int) -> float:
     if value and (method != "fd" or order != 1):
         raise ConfigError("output_slope= is a forward difference: it needs method='fd' and order=1.")
     return value
+
+
+def check_looks(alignment: bool, omega: int, method: str, step: int | None) -> tuple[bool, int]:
+    """Whether gradients are compared, and how often the loss is looked at halfway: both need a point ahead."""
+    alignment, omega = check_switch("alignment", alignment), check_integer("omega", omega, least=0)
+    if (alignment or omega) and method != "fd":
+        raise ConfigError("alignment= and omega= look at x + hd: they need method='fd'.")
+    if omega > 1 and step is None:
+        raise ConfigError("omega= above 1 needs step=, the number of this training step.")
+    return alignment, omega

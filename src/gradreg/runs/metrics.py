@@ -11,8 +11,11 @@ from gradreg.errors import DataError, RunError
 from gradreg.reading import json_table
 
 _COUNTS = ("step", "rollbacks", "held_out", "probed")
-_FRACTIONS = ("clean", "probe", "single_step", "commonest", "zero_gradients", "train_accuracy", "clipped")
-_AMOUNTS = ("hours", "images_per_second", "lr", "grad_norm", "grad_norm_max")
+_FRACTIONS = (
+    *("clean", "probe", "single_step", "commonest", "zero_gradients"),
+    *("train_accuracy", "clipped", "negative_slopes"),
+)
+_AMOUNTS = ("hours", "images_per_second", "lr", "grad_norm", "grad_norm_max", "omega")
 _WORDS = ("commit", "machine")
 _PLAIN = (str, int, float, type(None))
 
