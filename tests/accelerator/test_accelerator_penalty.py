@@ -21,6 +21,7 @@ MODES: dict[str, dict[str, Any]] = {
     "central": {"lam": 0.1, "order": 2},
     "noise": {"threat": "linf", "eps": 0.1, "h": 0.1, "noise": 0.1, "statistics": "clean"},
     "output slope": {"threat": "l2", "eps": 0.5, "noise": 0.5, "output_slope": 1.0},
+    "second steps": {"threat": "linf", "eps": 0.1, "second_step": 0.9},
     "looks": {"threat": "linf", "eps": 0.1, "alignment": True, "omega": 1},
     "two graphs": {"lam": 0.1, "graphs": 2},
     "two graphs, central": {"lam": 0.1, "graphs": 2, "order": 2},

@@ -28,7 +28,7 @@ _LIKE: dict[str, Call] = {
     for name in ("check", "checked", "probe", "reach_of", "usual_radii_of")
 }
 _STRENGTH = {"weight": "0, 10**12", "h": "10**12", "lazy": "10**12", "noise": "0", "output_slope": "0, 10**12"}
-_STRENGTH |= {"omega": "0, 10**12"}
+_STRENGTH |= {"omega": "0, 10**12", "second_step": "0, 10**12"}
 
 MEASURES: dict[str, Call] = {
     "AttackResult.plot": Call(lambda: {"x": toys.images()}, of=toys.attacked),

@@ -50,6 +50,7 @@ class Gradient:
     """Radius of the noise at the base point, in the threat's norm."""
     statistics: Statistics = "noisy"
     output_slope: NotNegative = 0.0
+    second_step: NotNegative | None = None
     alignment: bool = False
     """Whether to log the mean cosine of the gradients at both ends of the difference."""
     omega: Natural = 0
@@ -84,7 +85,10 @@ class Gradient:
         out = regularized_loss(model, x, y, h=self._h(x, at), noise=self._noise(x, at), **options)
         scalars = {"clean_loss": out.clean, "penalty": out.penalty, "train_grad_norm": out.grad_norm.nanmean()}
         # A loss that falls along its own gradient is bent within h: the first sign of catastrophic overfitting.
-        scalars["negative_slopes"] = (out.slope < 0).to(out.slope).where(~out.slope.isnan(), torch.nan).nanmean()
+        first = out.slope if out.first_slope is None else out.first_slope
+        scalars["negative_slopes"] = _share(first < 0, first)
+        if self.second_step is not None:
+            scalars["second_steps"] = _share(first < self.second_step * out.grad_norm, first)
         unknown = torch.full_like(out.clean, torch.nan)
         if self.omega:
             scalars["omega"] = unknown if out.omega is None else out.omega.nanmean()
@@ -114,6 +118,8 @@ class Gradient:
         differences = f"by finite differences, h = {radius_name(self.length)}{jitter}"
         way = differences if self.method == "fd" else "by double backprop"
         way += f", at images with noise within {ball(self.threat, self.noise)}" if self.noise else ""
+        if self.second_step is not None:
+            way += f", a second step where the slope is below {self.second_step:g} of the gradient's norm"
         way += f", plus {self.output_slope:g} times the squared change of the outputs" if self.output_slope else ""
         return f"with the input gradient penalty against {geometry.symbol} attacks: the loss ℓ plus {strength}, {way}"
 
@@ -137,5 +143,10 @@ class Gradient:
     def _options(self, step: int) -> dict[str, Any]:
         forms = ("threat", "lam", "eps", "weight", "squared", "scale")
         ways = ("order", "method", "bn", "autocast", "lazy", "fraction", "graphs", "statistics", "output_slope")
-        looks = ("alignment", "omega")
+        looks = ("second_step", "alignment", "omega")
         return {name: getattr(self, name) for name in (*forms, *ways, *looks)} | {"step": step}
+
+
+def _share(those: Tensor, values: Tensor) -> Tensor:
+    """The fraction of the images with a value that are among those."""
+    return those.to(values).where(~values.isnan(), torch.nan).nanmean()

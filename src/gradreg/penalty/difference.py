@@ -14,6 +14,7 @@ from gradreg.penalty.ahead import Ahead
 from gradreg.penalty.graphs import Terms
 from gradreg.penalty.options import Scale, divides_by_root
 from gradreg.penalty.passes import Calls, Pass
+from gradreg.penalty.second import SecondStep
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Slopes:
     """At x + hd, where the graph is held."""
     ahead: Ahead | None = None
     omega: Tensor | None = None
+    first: Tensor | None = None
+    """The slopes of the first step, where images may take a second."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Difference:
     """Whether the gradient at x + hd is wanted too."""
     omega: bool = False
     """Whether the loss halfway is."""
+    second_step: float | None = None
+    """Images whose slope is less than that part of ‖∇ℓ(x)‖_* take a second step."""
 
     def limit(self) -> Slopes:
         """For h → 0: the norm of the gradient, which can then be differentiated itself."""
@@ -60,16 +65,14 @@ class Difference:
         self.calls.check_graphs_can_be_kept()
         move = self._move(gradient)
         halfway = self._halfway(move)
-        z = self._moved(move)
-        ahead, logits = self.calls.answer_again(self.part, z)
+        first = self._first(move)
         behind = losses if self.order == 1 else self._at(-move)
-        return Slopes(
-            gradient,
-            (ahead - behind) / (self.h * self.order),
-            logits,
-            self._looked(gradient, z, ahead, later=False),
-            self._omega(halfway, ahead),
-        )
+        slopes = (first.losses - behind) / (self.h * self.order)
+        looked, omega = self._looked(gradient, first, later=False), self._omega(halfway, first.losses)
+        if self.second_step is None:
+            return Slopes(gradient, slopes, first.logits, looked, omega)
+        ahead, logits = self._second_step(gradient, move, slopes).with_graphs(first)
+        return Slopes(gradient, (ahead - behind) / self.h, logits, looked, omega, slopes.detach())
 
     def with_one_graph(self, terms: Terms, share: float, strength: float, squared: bool) -> Slopes:
         """The slope without a graph. `terms` gets the gradient of the penalty, and of `share` times the part's losses.
@@ -95,13 +98,16 @@ class Difference:
             if self.order == 2:
                 behind = self._at(-move)
                 terms.settle(behind, -rise)
-        z = self._moved(move)
-        with torch.set_grad_enabled(terms.wanted or self.alignment):
-            ahead = self.calls.repeat(part, z)
-        terms.leave(ahead, rise)
-        slopes = (ahead.detach() - behind.detach()) / (self.h * self.order)
-        looked = self._looked(gradient, z, ahead, later=terms.wanted)
-        return Slopes(gradient, slopes, None, looked, self._omega(halfway, ahead))
+        with torch.set_grad_enabled(terms.wanted or self._looks_back):
+            first = self._first(move)
+        slopes = (first.losses.detach() - behind.detach()) / (self.h * self.order)
+        omega = self._omega(halfway, first.losses)
+        if self.second_step is None:
+            terms.leave(first.losses, rise)
+            return Slopes(gradient, slopes, None, self._looked(gradient, first, later=terms.wanted), omega)
+        ahead, there = self._second_step(gradient, move, slopes).with_terms(first, terms, rise)
+        looked = Ahead(gradient.detach(), first.x, there) if self.alignment else None
+        return Slopes(gradient, (ahead - behind.detach()) / self.h, None, looked, omega, slopes)
 
     @property
     def shrinkage(self) -> float:
@@ -120,24 +126,30 @@ class Difference:
         x = self.part.at
         return self.calls.repeat(self.part, (x + move).to(x.dtype))
 
-    def _moved(self, move: Tensor) -> Tensor:
-        """x + hd, and where the gradient there is wanted, as a leaf that a backward can leave it at."""
-        moved = (self.part.at + move).to(self.part.at.dtype)
-        return leaf(moved) if self.alignment else moved
+    @property
+    def _looks_back(self) -> bool:
+        """Whether the gradient at x + hd is wanted."""
+        return self.alignment or self.second_step is not None
 
-    def _looked(self, gradient: Tensor, z: Tensor, ahead: Tensor, *, later: bool) -> Ahead | None:
+    def _first(self, move: Tensor) -> Pass:
+        """The pass at x + hd, which is a leaf that a backward can leave a gradient at where it is wanted."""
+        moved = (self.part.at + move).to(self.part.at.dtype)
+        z = leaf(moved) if self._looks_back else moved
+        return self.calls.again(self.part, z, notice_draws=self.second_step is not None)
+
+    def _looked(self, gradient: Tensor, first: Pass, *, later: bool) -> Ahead | None:
         """∇ℓ(x + hd): `later` by the backward of the loss for the first layer's work more; otherwise by one of its own.
 
         With two graphs other terms of the loss depend on x + hd too, and without gradients there is no such backward.
         """
         if not self.alignment:
             return None
-        found = None
-        if not later:
-            with self.calls.backward(self.part.begun):
-                torch.autograd.backward(ahead.sum(), inputs=[z], retain_graph=True)
-            found, z.grad = z.grad, None
-        return Ahead(gradient.detach(), z, found)
+        return Ahead(gradient.detach(), first.x, None if later else first.input_gradient(differentiable=False))
+
+    def _second_step(self, gradient: Tensor, move: Tensor, slopes: Tensor) -> SecondStep:
+        assert self.second_step is not None
+        misled = slopes.detach() < self.second_step * self._norm(gradient.detach())
+        return SecondStep(self.calls, self.part, self.geometry, move, self.h * self.shrinkage, misled)
 
     def _halfway(self, move: Tensor) -> Tensor | None:
         """The loss in the middle, by a pass of its own without a graph (as compiled: with gradients, where it was)."""

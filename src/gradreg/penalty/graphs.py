@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from gradreg.calling.answers import required
 from gradreg.calling.state import Moment
+from gradreg.norms import per_image
 from gradreg.penalty.passes import Calls, Pass, as_recorded
 
 
@@ -37,15 +38,20 @@ class Terms:
             self._add(weights, gradients)
 
     def settle_with_input(self, part: Pass, coefficient: float | Tensor) -> Tensor:
-        """The same with one coefficient for all images, and ∇ℓ(x) out of the same backward."""
+        """The same, and ∇ℓ(x) out of the same backward; coefficients of single images must not be 0."""
         weights, older = _walk(part.losses, self._start, but=part.x)
         nothing = isinstance(coefficient, float) and coefficient == 0
         if nothing or not self.wanted or not weights:
             return part.input_gradient(differentiable=False, retain=older)
+        each = isinstance(coefficient, Tensor) and coefficient.ndim > 0
+        outer = _each(coefficient if each else 1.0, part.losses)
         with self._calls.backward(self._begun), _unheard([part.x, *weights]), as_recorded(part.losses):
             gradient, *gradients = torch.autograd.grad(
-                part.losses.sum(), [part.x, *weights], retain_graph=older, allow_unused=True
+                part.losses, [part.x, *weights], outer, retain_graph=older, allow_unused=True
             )
+        if each:
+            self._add(weights, gradients)
+            return required(gradient) / per_image(outer, part.x)
         self._add(weights, [None if found is None else coefficient * found for found in gradients])
         return required(gradient)
 

@@ -35,6 +35,7 @@ from gradreg.penalty.options import (
     check_looks,
     check_noise,
     check_output_slope,
+    check_second_step,
     default_step,
     form,
 )
@@ -57,6 +58,8 @@ class RegularizedLoss(Shown):
     `scale="paper"` penalises it over √N for "linf"."""
     output_change: Tensor | None = None
     """Mean squared change of the logits from x to x + hd per image, with `output_slope`; None without."""
+    first_slope: Tensor | None = None
+    """The slope of the first step, with `second_step`; None without. `slope` is then that of the last one."""
     omega: Tensor | None = None
     """4·|ℓ(x + hd/2) − (ℓ(x) + ℓ(x + hd))/2|/h per image, a lower limit of ω(h/2), in steps that look; or None."""
     _input: Tensor | None = None
@@ -114,6 +117,7 @@ def regularized_loss(
     noise: float | Tensor = 0.0,
     statistics: Statistics = "noisy",
     output_slope: float = 0.0,
+    second_step: float | None = None,
     alignment: bool = False,
     omega: int = 0,
     output: Output | None = None,
@@ -157,6 +161,11 @@ def regularized_loss(
     `output_slope=μ` adds μ·mean((f(u + hd) − f(u))²) over images and classes, the finite-difference norm of the
     Jacobian along d: all outputs are kept from moving, not only the loss. It needs both graphs and costs 7F.
 
+    `second_step=τ` gives images whose slope is below τ·‖∇ℓ‖_* another step: from z = u + hd by h along the gradient at
+    z, back into the ball of radius h around u. Their slope is then taken there. τ = 0 means those whose loss fell. For
+    a fraction s of such images a 6F step costs 6F + 3F·s, and 8F if all are. With batch statistics or dropout the whole
+    batch passes again, for 8F always. An accelerator is waited for in every step, to see who they are.
+
     `alignment` and `omega` look at how the loss bends within h, and change nothing else. `out.alignment` is the cosine
     of the gradients at both ends: the backward of the loss also goes to the images, which is the first layer's work
     (with two graphs, or without gradients: one F). `omega=k` sets `out.omega` in every k-th penalised step, from the
@@ -174,6 +183,7 @@ def regularized_loss(
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
     noise, output_slope = check_noise(noise, x, statistics), check_output_slope(output_slope, method, order)
+    second_step = check_second_step(second_step, method, order)
     alignment, omega = check_looks(alignment, omega, method, step)
     check_function("model", model, MODEL)
     check_functions(criterion, output)
@@ -196,13 +206,13 @@ def regularized_loss(
         by_clean = statistics == "clean" and base is not pixels
         with same_device(model, x, y), moved_by(calls, begun, pixels, y) if by_clean else nullcontext():
             clean = pass_at_base(calls, begun, base, y, penalised, step, terms)
-        grad_norm, slope, bent = clean.loss.detach().new_full((3, len(x)), torch.nan)
+        grad_norm, slope, first, bent = clean.loss.detach().new_full((4, len(x)), torch.nan)
         penalty, loss, change, ahead = clean.loss.new_zeros(()), clean.loss, None, None
         if clean.part is not None:
             length = h.to(clean.loss.device, clean.loss.dtype) if isinstance(h, Tensor) else h
             if isinstance(length, Tensor) and length.ndim:
                 length = length[clean.index]
-            difference = Difference(calls, clean.part, geometry, scale, length, order, alignment, looks)
+            difference = Difference(calls, clean.part, geometry, scale, length, order, alignment, looks, second_step)
             if method == "double-backprop":
                 found = difference.limit()
             elif terms is None:
@@ -218,6 +228,8 @@ def regularized_loss(
             loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
             grad_norm[clean.index] = geometry.dual_norm(found.gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach() / difference.shrinkage
+            if found.first is not None:
+                first[clean.index] = found.first / difference.shrinkage
             if found.omega is not None:
                 bent[clean.index] = found.omega.to(bent.dtype)
     return RegularizedLoss(
@@ -228,6 +240,7 @@ def regularized_loss(
         grad_norm=grad_norm,
         slope=slope,
         output_change=None if change is None else change.detach(),
+        first_slope=None if second_step is None else first,
         omega=bent if looks else None,
         _input=clean.part.x if clean.part else None,
         _ahead=ahead,

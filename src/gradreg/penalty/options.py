@@ -128,3 +128,12 @@ def check_looks(alignment: bool, omega: int, method: str, step: int | None) -> t
     if omega > 1 and step is None:
         raise ConfigError("omega= above 1 needs step=, the number of this training step.")
     return alignment, omega
+
+
+def check_second_step(value: float | None, method: str, order: int) -> float | None:
+    """The part of the gradient's norm that a slope must reach for the first step to be believed."""
+    if value is None:
+        return None
+    if method != "fd" or order != 1:
+        raise ConfigError("second_step= goes on from x + hd: it needs method='fd' and order=1.")
+    return check_number("second_step", value, least=0, usual="0.7: slopes below 0.7 times the gradient's norm")

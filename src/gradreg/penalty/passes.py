@@ -52,6 +52,8 @@ class Pass:
     logits: Tensor
     begun: Moment
     calls: "Calls"
+    draws: bool = False
+    """Whether it drew random numbers, such as dropout's masks; where that was asked for."""
 
     def input_gradient(self, *, differentiable: bool, retain: bool = True) -> Tensor:
         """∇ℓ(x) of each image's own loss, of the sum and not the mean: no 1/m. Weights get no gradient."""
@@ -169,6 +171,13 @@ class Calls:
     def repeat(self, recorded: Pass, x: Tensor) -> Tensor:
         """The losses with the images replaced by `x`: same labels, dropout masks and state, and nothing moves."""
         return self.answer_again(recorded, x)[0]
+
+    def again(self, recorded: Pass, x: Tensor, *, notice_draws: bool = False) -> Pass:
+        """The same as a pass, whose gradient can be taken if `x` is a leaf."""
+        with recorded.begun.replayed():
+            losses, logits = self.evaluate(x, recorded.y)
+            draws = notice_draws and recorded.begun.random.moved()
+        return Pass(x.detach(), x, recorded.y, losses, logits, recorded.begun, self, draws)
 
     def answer_again(self, recorded: Pass, x: Tensor) -> tuple[Tensor, Tensor]:
         """The same with the logits."""

@@ -13,7 +13,7 @@ from gradreg.reading import json_table
 _COUNTS = ("step", "rollbacks", "held_out", "probed")
 _FRACTIONS = (
     *("clean", "probe", "single_step", "commonest", "zero_gradients"),
-    *("train_accuracy", "clipped", "negative_slopes"),
+    *("train_accuracy", "clipped", "negative_slopes", "second_steps"),
 )
 _AMOUNTS = ("hours", "images_per_second", "lr", "grad_norm", "grad_norm_max", "omega")
 _WORDS = ("commit", "machine")
