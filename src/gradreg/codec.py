@@ -15,6 +15,8 @@ Tensors = dict[str, Tensor]
 
 # JSON has no word for these numbers: they become {"float": "inf"}.
 _UNSPEAKABLE = "float"
+LEFT_OUT: Mapping[str, Any] = {"left out": True}
+"""Metadata of a field that is left out while it has its default, so that files without it stay as they were."""
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
@@ -60,7 +62,8 @@ def _split(value: Any, at: str, tensors: Tensors) -> Any:
         tensors[at] = value.detach().cpu()
         return None
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {each.name: getattr(value, each.name) for each in fields(value)}
+        given = ((each, getattr(value, each.name)) for each in fields(value))
+        parts = {each.name: part for each, part in given if not (each.metadata == LEFT_OUT and part is each.default)}
         plain = {name: _split(part, _path(at, name), tensors) for name, part in parts.items()}
         return {name: part for name, part in plain.items() if not isinstance(parts[name], Tensor)}
     if isinstance(value, Mapping):

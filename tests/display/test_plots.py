@@ -1,5 +1,6 @@
 """What is drawn of results: the curve is the share of images beyond each distance, and pictures are the images."""
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from evaluation_toys import linear, part, quick
 from gradreg import attack
-from gradreg.display.curves import steps
+from gradreg.display.curves import accuracy_chart, steps
 from gradreg.errors import DataError, MissingPackageError
 from gradreg.training import Fitted
 
@@ -87,6 +88,14 @@ def test_steps_end_where_nothing_is_known() -> None:
     values = torch.tensor([0.0, 1.0, 2.0, torch.inf])
     assert steps(values) == ((0.0, 1.0, 2.0), (0.75, 0.5, 0.25))
     assert steps(values, 1.5) == ((0.0, 1.0, 1.5), (0.75, 0.5, 0.5))
+
+
+def test_no_curve_is_left_out_and_no_two_look_alike() -> None:
+    distances = {f"kind {i}": (torch.tensor([0.1, 0.2 + i]), math.inf) for i in range(6)}
+    chart = accuracy_chart("l2", "l2", distances, [(0.5, "0.5")])
+    assert [each.name for each in chart.series] == list(distances)
+    assert len({(each.model, each.look) for each in chart.series}) == 6
+    assert len({(key.model, key.look) for key in chart.legend}) == 6
 
 
 def test_without_matplotlib_the_error_says_what_to_install(

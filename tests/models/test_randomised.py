@@ -12,6 +12,8 @@ from torch.testing import assert_close
 
 import gradreg
 from gradreg import GradregError
+from gradreg.attacks.fresh import fresh_answers
+from gradreg.fingerprints import image_keys
 from gradreg.models import Averaged
 from gradreg.models.randomised import fresh_draws
 
@@ -60,9 +62,11 @@ def test_answers_depend_on_the_image_alone(origin: str, x: Tensor) -> None:
     assert torch.equal(model(x.flip(0)), whole.flip(0))
     other = Averaged(model.model, draws=5, seed=1)(x)
     assert not torch.equal(other, whole)
-    with fresh_draws(model) as found:
-        assert found
-        assert not torch.equal(model(x), whole)
+    with fresh_draws(model, image=7):
+        fresh = model(x)
+        assert not torch.equal(fresh, whole)
+    with fresh_draws(model, image=8):
+        assert not torch.equal(model(x), fresh), "other images have other draws"
     assert torch.equal(model(x), whole)
 
 
@@ -90,12 +94,26 @@ def test_mean_logits_of_a_linear_model_are_those_of_the_mean_noise(x: Tensor) ->
 
 
 def test_the_softmax_is_the_mean_probability(x: Tensor) -> None:
-    model, noisy = Averaged(Noisy().eval(), draws=4), Noisy().eval()
-    single = [Averaged(noisy, draws=1, of="logits") for _ in range(4)]
-    for number, each in enumerate(single):
-        each.first = number
-    mean = torch.stack([each(x).softmax(1) for each in single]).mean(0)
-    assert_close(model(x).softmax(1), mean)
+    model = Averaged(Noisy().eval(), draws=4)
+    single = []
+    for draw in range(4):
+        with fresh_draws(model, image=7, single=draw):
+            single.append(model(x).softmax(1))
+    assert not torch.equal(single[0], single[1])
+    with fresh_draws(model, image=7):
+        assert_close(model(x).softmax(1), torch.stack(single).mean(0))
+
+
+def test_no_images_have_no_answers(x: Tensor) -> None:
+    assert Averaged(Noisy().eval(), draws=4)(x[:0]).shape == (0, 3)
+
+
+def test_a_compiler_leaves_the_average_as_it_is(x: Tensor) -> None:
+    """NumPy's and Python's streams cannot be traced; what is around the average and inside of it can be compiled."""
+    model = Averaged(Noisy("numpy").eval(), draws=3)
+    around = nn.Sequential(nn.Identity(), model)
+    with torch.no_grad():
+        assert torch.equal(torch.compile(around, backend="eager")(x), model(x))
 
 
 def test_an_attack_says_what_holds_under_fresh_draws(x: Tensor) -> None:
@@ -104,10 +122,16 @@ def test_an_attack_says_what_holds_under_fresh_draws(x: Tensor) -> None:
     found = gradreg.attack(model, x, y, threat="l2", attacks="quick")
     assert found.fresh is not None
     assert found.fresh.dtype == torch.bool
-    with fresh_draws(model), torch.no_grad():
-        expected = gradreg.losses.misclassified(model(found.adversarial), y)
-    assert torch.equal(found.fresh, expected)
+    assert found.fresh_share is not None
+    for row, key in enumerate(image_keys(x).tolist()):
+        with fresh_draws(model, key), torch.no_grad():
+            wrong = gradreg.losses.misclassified(model(found.adversarial[row : row + 1]), y[row : row + 1])
+        assert bool(found.fresh[row]) == bool(wrong)
     assert f"{int(found.fresh.sum())} of 6 adversarial images misclassified" in str(found)
+    assert {"fresh", "fresh_share"} <= found.to_dict()["images"][0].keys()
+    flipped = fresh_answers(model, x.flip(0), y.flip(0), found.adversarial.flip(0), 1)
+    assert flipped is not None
+    assert torch.equal(flipped.share.flip(0), found.fresh_share), "draws belong to the image"
     assert found.select(torch.tensor([1])).fresh is not None
     direct = gradreg.attacks.fmn(model, x, y, threat="l2")
     assert direct.fresh is not None

@@ -49,6 +49,8 @@ class AttackResult(Shown, Recorded):
     """Attacks of the suite that were not run, since they do not support the norm."""
     fresh: Tensor | None = None
     """Of a model that averages draws (`gradreg.Averaged`): whether `adversarial` is misclassified under fresh ones."""
+    fresh_share: Tensor | None = None
+    """The share of these fresh draws that misclassify `adversarial`, each by itself."""
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -163,14 +165,21 @@ class AttackResult(Shown, Recorded):
         )
 
     def _fresh_column(self) -> dict[str, Column]:
-        words = "The adversarial image is misclassified under fresh draws of a randomised model."
-        return {} if self.fresh is None else {"fresh": Column(words, self.fresh)}
+        if self.fresh is None or self.fresh_share is None:
+            return {}
+        share = "Share of these draws that misclassify it, each by itself."
+        return {
+            "fresh": Column("The average of fresh draws of a randomised model misclassifies it.", self.fresh),
+            "fresh_share": Column(share, self.fresh_share, "fraction"),
+        }
 
     def _under_fresh_draws(self) -> str:
-        if self.fresh is None:
+        if self.fresh is None or self.fresh_share is None:
             return ""
         adversarial = self.success & (self.distance > 0)
-        return f"{int((self.fresh & adversarial).sum())} of {int(adversarial.sum())} adversarial images misclassified"
+        words = f"{int((self.fresh & adversarial).sum())} of {int(adversarial.sum())} adversarial images misclassified"
+        share = self.fresh_share[adversarial].double().mean() if adversarial.any() else None
+        return words + ("" if share is None else f", on average by {percent(float(share))} of single draws")
 
     def _distances(self, found: Tensor) -> str:
         if len(found) == 0:
@@ -186,6 +195,7 @@ class AttackResult(Shown, Recorded):
             forwards=change(self.forwards),
             backwards=change(self.backwards),
             fresh=None if self.fresh is None else change(self.fresh),
+            fresh_share=None if self.fresh_share is None else change(self.fresh_share),
         )
 
 

@@ -62,7 +62,7 @@ class Attack:
         options = SearchOptions(**shared)
         with reported(self.name, progress) as report:
             found = run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
-        return asked_again(model, y, found, options.batch_size)
+        return asked_again(model, x, y, found)
 
     def supports(self, threat: Threat) -> bool:
         """Whether it works in that norm."""

@@ -98,7 +98,7 @@ def attack(
     if resume is None:
         with reported("attack", progress) as report:
             found = run_plan(model, x, y, plan, chosen, start=start, progress=report)
-        return asked_again(model, y, replace(found, left_out=chosen.left_out), chosen.batch_size)
+        return asked_again(model, x, y, replace(found, left_out=chosen.left_out))
 
     def part(rows: Tensor) -> AttackResult:
         return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows])
@@ -117,7 +117,7 @@ def attack(
     path = Path(resume)
     with lock(path.parent, path.name), reported("attack", progress) as report:
         found = _resumed(path, about, x, part, chosen.batch_size, report)
-    return asked_again(model, y, replace(found, left_out=chosen.left_out), chosen.batch_size)
+    return asked_again(model, x, y, replace(found, left_out=chosen.left_out))
 
 
 def _resumed(

@@ -21,10 +21,10 @@ def accuracy_chart(
     reached = [next(a for a, b in zip(x, y, strict=True) if b <= 0.9 * y[-1] + 0.1 * y[0]) for x, y in found.values()]
     x = axes.distances(threat, symbol, 1.08 * max([radius for radius, _ in radii] + reached) or 1.0)
     series = tuple(
-        Series(name, *curve, "steps", 0, look, ends=math.isfinite(distances[name][1]))
-        for (name, curve), look in zip(found.items(), _LOOKS, strict=False)
+        Series(name, *curve, "steps", at // len(_LOOKS), _LOOKS[at % len(_LOOKS)], math.isfinite(distances[name][1]))
+        for at, (name, curve) in enumerate(found.items())
     )
-    legend = tuple(Key(each.name, None, each.look) for each in series) if len(series) > 1 else ()
+    legend = tuple(Key(each.name, each.model or None, each.look) for each in series) if len(series) > 1 else ()
     said = " ".join(f"{each.name}: {percent(each.y[0])} at 0." for each in series)
     return Chart("", x, axes.fractions("robust accuracy"), series, said, guides=tuple(radii), legend=legend)
 

@@ -12,6 +12,7 @@ from gradreg.columns import (
     check_whole,
 )
 from gradreg.errors import DataError
+from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.record import Attacked, Bounded, Confirmed, Evaluation, Smoothed, TestSet, ThreatRecord
 from gradreg.runs.subject import Subject
@@ -34,6 +35,8 @@ def check(evaluation: Evaluation) -> None:
         if found.threat != name:
             raise DataError(f"threats.{name} must be about {name}; got {found.threat}.")
         _check_threat(f"threats.{name}", found, n, data)
+    if evaluation.fresh is not None:
+        _check_fresh("fresh", evaluation.fresh, n)
     for row, smoothed in enumerate(evaluation.smoothing):
         _check_smoothed(f"smoothing.{row}", smoothed, n, top)
     if evaluation.clean is not None:
@@ -65,6 +68,8 @@ def _check_threat(at: str, found: ThreatRecord, n: int, data: TestSet) -> None:
         _check_confirmed(f"{at}.confirmed.{row}", confirmed, n)
     if found.gallery is not None:
         _check_gallery(f"{at}.gallery", found.gallery, n, data)
+    if found.fresh is not None:
+        _check_fresh(f"{at}.fresh", found.fresh, n)
 
 
 def _check_attacked(at: str, found: Attacked, n: int) -> None:
@@ -93,6 +98,12 @@ def _check_confirmed(at: str, found: Confirmed, n: int) -> None:
     check_bools(f"{at}.robust", found.robust, n)
     for name in ("eps", "forwards", "backwards", "seconds"):
         check_number(f"{at}.{name}", getattr(found, name), 0.0)
+
+
+def _check_fresh(at: str, found: FreshDraws, n: int) -> None:
+    check_number(f"{at}.draws", found.draws, 1)
+    check_bools(f"{at}.wrong", found.wrong, n)
+    check_floats(f"{at}.share", found.share, n, 0.0, 1.0)
 
 
 def _check_gallery(at: str, found: Gallery, n: int, data: TestSet) -> None:

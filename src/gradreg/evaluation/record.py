@@ -1,7 +1,6 @@
 """What an evaluation found: facts about the model, and one value per image for everything that was evaluated.
 
-The report reads nothing else. Tables and curves are computed from the per-image columns, never stored beside them, so
-that they cannot disagree.
+The report reads nothing else: tables and curves are computed from the columns, so that they cannot disagree.
 """
 
 import os
@@ -17,11 +16,13 @@ from gradreg._version import __version__
 from gradreg.bounds.validity import Violations, violations
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_number
+from gradreg.codec import LEFT_OUT
 from gradreg.data.source import known_radii
 from gradreg.diagnosis.flags import Flag
 from gradreg.display.records import Recorded, Records
 from gradreg.display.summary import Shown, Summary
 from gradreg.errors import DataError
+from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.shares import Share, share_of
 from gradreg.norms import THREATS, robust_at, usual
@@ -187,6 +188,8 @@ class ThreatRecord:
     confirmed: tuple[Confirmed, ...] = ()
     norm: OwnNorm | None = None
     """None for a norm with a short name."""
+    fresh: FreshDraws | None = field(default=None, metadata=LEFT_OUT)
+    """Of a randomised model: its answers to the adversarial images under fresh draws."""
 
     def __post_init__(self) -> None:
         if (self.threat in THREATS) != (self.norm is None):
@@ -294,6 +297,8 @@ class Evaluation(Shown, Recorded):
     clean: tuple[int, int] | None = None
     """Errors and images of the whole test set, if it was run through."""
     notes: tuple[str, ...] = field(default=())
+    fresh: FreshDraws | None = field(default=None, metadata=LEFT_OUT)
+    """Of a randomised model: its answers to the images under fresh draws."""
 
     def __len__(self) -> int:
         return len(self.index)

@@ -8,6 +8,7 @@ from rich.console import Console
 from gradreg import progress
 from gradreg.diagnosis.flags import Flag
 from gradreg.evaluation.record import Bounded, Confirmed, Smoothed, ThreatRecord
+from gradreg.evaluation.redrawn import Redrawn
 from gradreg.evaluation.shares import share_of, top_k
 
 
@@ -32,6 +33,14 @@ class ConsoleReporter:
         self.say(
             f"attacks {record.threat}: mean distance {record.mean_distance():.3g}, {what} at {radius:.3g}: "
             f"{100 * share.value:.1f} % (n = {share.n}), {record.attacked.seconds:.0f} s"
+        )
+
+    def redrawn(self, found: Redrawn, radius: float) -> None:
+        """The same radius under fresh draws of a randomised model."""
+        average, single = (100 * each for each in (share_of(found.robust(radius)).value, found.single(radius)))
+        self.say(
+            f"  under {found.clean.draws} fresh draws: {average:.1f} %, under one: {single:.1f} %; "
+            f"{int(found.fooled.sum())} of {len(found.fooled)} adversarial images are misclassified"
         )
 
     def bounded(self, threat: str, bounded: Bounded | None, refusal: str) -> None:

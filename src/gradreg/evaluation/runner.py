@@ -16,9 +16,11 @@ from gradreg.config.options import options_of, plain, takes
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.evaluation import stages
 from gradreg.evaluation.files import FACTS, STATE, save
+from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.inputs import Data, inputs_of
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.record import Evaluation, Origin, Settings, ThreatRecord
+from gradreg.evaluation.redrawn import Redrawn
 from gradreg.evaluation.reporting import ConsoleReporter
 from gradreg.evaluation.work import Work
 from gradreg.extras import need
@@ -99,8 +101,8 @@ def evaluate(
 def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, ...]) -> Evaluation:
     options, inputs = work.options, work.inputs
     clean = _explained(work, lambda: stages.clean.clean(work), options.norms[0])
-    under_fresh_draws: list[str] = []
-    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm, under_fresh_draws) for norm in options.norms}
+    fresh = stages.fresh.fresh(work)
+    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm, fresh) for norm in options.norms}
     begun = _begun(work)
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
@@ -114,7 +116,8 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
         margin=clean.margin,
         threats=threats,
         clean=None if clean.errors is None else (clean.errors, clean.images),
-        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options), *under_fresh_draws),
+        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options), *_redrawn(threats, fresh)),
+        fresh=fresh,
     )
     for sigma in options.sigmas:
         smoothed = stages.smoothing.smoothing(work, sigma)
@@ -138,14 +141,22 @@ def _left_out(options: EvaluationOptions) -> Iterator[str]:
             yield f"In {norm.symbol}, the {options.attacks_name} suite ran without {attack}, since {reason}."
 
 
-def _threat(work: Work, norm: Threat, notes: list[str]) -> ThreatRecord:
+def _redrawn(threats: dict[str, ThreatRecord], fresh: FreshDraws | None) -> Iterator[str]:
+    """What fresh draws make of the adversarial images of a randomised model, a sentence for each norm."""
+    for record in threats.values():
+        if (found := Redrawn.of(fresh, record)) is not None:
+            yield stages.fresh.sentence(record.symbol, found)
+
+
+def _threat(work: Work, norm: Threat, fresh: FreshDraws | None) -> ThreatRecord:
     options, reporter, name = work.options, work.reporter, norm.name
     own = stages.norm.described(work, norm)
     attacks = _explained(work, lambda: stages.attacks.attacks(work, norm), norm)
-    if note := stages.attacks.under_fresh_draws(attacks, norm):
-        notes.append(note)
     record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks), norm=own)
+    record = replace(record, fresh=attacks.fresh)
     reporter.attacked(record, work.inputs.test_set.usual_radius(name))
+    if (redrawn := Redrawn.of(fresh, record)) is not None:
+        reporter.redrawn(redrawn, work.inputs.test_set.usual_radius(name))
     bounds = stages.bounds.bounding(work, norm)
     bounded = stages.bounds.calibrated(work, bounds, record.attacked.distance)
     record = replace(record, bounded=bounded, refusal=bounds.refusal)

@@ -14,6 +14,7 @@ from gradreg.display.plot import plot
 from gradreg.display.records import Column, Records
 from gradreg.display.summary import Summary, images
 from gradreg.evaluation.record import Evaluation, Smoothed, ThreatRecord
+from gradreg.evaluation.redrawn import Redrawn
 from gradreg.evaluation.shares import Share, share_of, top_k
 from gradreg.evaluation.summary import summary as figures
 from gradreg.evaluation.table import take_columns
@@ -59,6 +60,8 @@ def plotted(evaluation: Evaluation) -> "Figure":
 
 def _panel(evaluation: Evaluation, record: ThreatRecord) -> charts.Chart:
     found = {"attacks": (record.distance, math.inf)}
+    if (redrawn := Redrawn.of(evaluation.fresh, record)) is not None:
+        found = {"attacks, fixed draws": found["attacks"], "the same, fresh draws": (redrawn.fresh_distance, math.inf)}
     if record.bounded is not None and record.bounded.eps:
         found["ω-bound (heuristic)"] = (record.bounded.omega_bound, record.bounded.eps[-1])
     if record.threat == "l2":
@@ -81,6 +84,10 @@ _ABOUT = {
     "label": _About("The right class.", "class"),
     "prediction": _About("The model's class; the label if that is among the k largest logits.", "class"),
     "margin": _About("k-th largest other softmax probability minus the label's; negative: correct.", "probability"),
+    "fresh": _About("The average of fresh draws of a randomised model misclassifies the image."),
+    "fresh_share": _About("Share of these draws that misclassify it, each by itself.", "fraction"),
+    ".fresh": _About("The average of fresh draws of a randomised model misclassifies the adversarial image."),
+    ".fresh_share": _About("Share of these draws that misclassify it, each by itself.", "fraction"),
     ".distance": _About(
         "Distance of the nearest adversarial image found, in this norm; 0: misclassified as it is.",
         "pixels",
@@ -111,7 +118,11 @@ def _column(name: str, values: object) -> Column:
 
 def _robust(evaluation: Evaluation, record: ThreatRecord) -> str:
     radii = evaluation.data.usual_radii(record.threat)
-    return ", ".join(f"{percent(record.robust_accuracy(eps).value)} at {radius_name(eps)}" for eps in radii)
+    words = ", ".join(f"{percent(record.robust_accuracy(eps).value)} at {radius_name(eps)}" for eps in radii)
+    redrawn = Redrawn.of(evaluation.fresh, record)
+    if redrawn is None:
+        return words
+    return f"{words}; fresh draws: {', '.join(percent(share_of(redrawn.robust(eps)).value) for eps in radii)}"
 
 
 def _distance(record: ThreatRecord) -> str:

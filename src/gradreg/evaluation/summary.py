@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gradreg.bounds.validity import Violations
 from gradreg.evaluation.record import Confirmed, Evaluation, Smoothed, ThreatRecord
+from gradreg.evaluation.redrawn import Redrawn
 from gradreg.evaluation.shares import share_of
 
 
@@ -45,6 +46,14 @@ def _threat(evaluation: Evaluation, record: ThreatRecord) -> dict[str, Any]:
     if calibrated is not None and record.bounded is not None and record.bounded.calibrated is not None:
         facts = record.bounded.calibrated
         found["calibrated_bound"] = {"alpha": facts.alpha, "scale": facts.scale, **_fared(calibrated)}
+    if (redrawn := Redrawn.of(evaluation.fresh, record)) is not None:
+        found["fresh_draws"] = {
+            "draws": redrawn.clean.draws,
+            "error": {f"{radius:.6g}": shares(~redrawn.robust(radius)) for radius in (0.0, *radii)},
+            "error_of_one_draw": {f"{radius:.6g}": 1 - redrawn.single(radius) for radius in (0.0, *radii)},
+            "adversarial": len(redrawn.fooled),
+            "misclassified": int(redrawn.fooled.sum()),
+        }
     if record.confirmed:
         found["confirmed"] = {
             f"{each.attack} {each.version} at {each.eps:.6g}": _confirmed(record, each) for each in record.confirmed

@@ -17,6 +17,7 @@ Column = Tensor | tuple[str, ...] | None
 _BOUNDS = ("gradient_norm", "lipschitz_bound", "omega_bound")
 _ATTACKED = ("distance", "winner", "forwards", "backwards")
 _SMOOTHED = ("prediction", "radius", "samples")
+_FRESH = {"fresh": "fresh.wrong", "fresh_share": "fresh.share"}
 _TYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
@@ -79,9 +80,14 @@ def _paths(plain: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Every column's name, and its path in the record."""
     for name in ("index", "label", "prediction", "margin"):
         yield name, name
+    # Only randomised models have fresh draws.
+    for name, path in _FRESH.items() if plain.get("fresh") else ():
+        yield name, path
     for threat in plain["threats"]:
         for field in _ATTACKED:
             yield f"{threat}.{field}", f"threats.{threat}.attacked.{field}"
+        for name, path in _FRESH.items() if plain["threats"][threat].get("fresh") else ():
+            yield f"{threat}.{name}", f"threats.{threat}.{path}"
         for field in _BOUNDS:
             yield f"{threat}.{field}", f"threats.{threat}.bounded.{field}"
         # Files of before there were calibrated bounds do not name them, and nor do those that were refused.

@@ -1,6 +1,6 @@
 """A randomised model as a classifier that does not change: the average over a fixed number of fixed draws."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import log
 from typing import Any, Literal
@@ -31,8 +31,9 @@ class Averaged(nn.Module):
     mean logits. Draw number i seeds torch, NumPy, Python and the model's own generators by (seed, i), for each image
     anew: an answer depends neither on the batch nor on what was asked before, and no stream of the caller moves.
 
-    An attack on it is one on these draws. So every adversarial image is asked again under fresh ones, see
-    `AttackResult.fresh`. A forward costs `draws` forwards of the model, one image at a time.
+    An attack on it is one on these draws. So every adversarial image is asked again under fresh ones, others for each
+    image: see `AttackResult.fresh`. A forward costs `draws` forwards of the model, one image at a time. It is never
+    compiled: compile what it averages, `Averaged(torch.compile(model))`.
     """
 
     def __init__(
@@ -54,17 +55,24 @@ class Averaged(nn.Module):
         self.seed = check_integer("seed", seed, least=0)
         self.of = check_choice("of", of, ("probabilities", "logits"))
         self.training = bool(getattr(model, "training", False))  # in the mode of what it wraps
-        self.first = 0
-        """The number of the first draw: 0, or `draws` while fresh ones are asked for."""
+        self._keys: Sequence[tuple[int, ...]] = [(draw,) for draw in range(self.draws)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of the average, image by image."""
+        if torch.compiler.is_compiling():
+            # The compiler cannot follow the random streams of NumPy and Python.
+            averaged: Tensor = torch.compiler.disable(Averaged._average)(self, x)
+            return averaged
+        return self._average(x)
+
+    def _average(self, x: Tensor) -> Tensor:
         streams = [*global_streams(), *contents(self.model)[1]]
         before = RandomState.now(x.device, streams)
         # `replayed` puts every stream back to where it was, whatever is seeded inside.
         with before.replayed():
-            found = [self._of_one(x[row : row + 1], streams) for row in range(len(x))]
-        if self.draws > 1 and all(alike for _, alike in found):
+            # No images have no draws; what the model answers to them has its number of classes all the same.
+            found = [self._of_some(part, streams) for part in (x.split(1) if len(x) else (x,))]
+        if len(x) and len(self._keys) > 1 and all(alike for _, alike in found):
             self._refuse_dropout_that_is_off()
         return torch.cat([logits for logits, _ in found])
 
@@ -76,18 +84,18 @@ class Averaged(nn.Module):
                 "layers back in train mode, and pass Averaged a function: lambda x: model(x)."
             )
 
-    def _of_one(self, x: Tensor, streams: list[Generator]) -> tuple[Tensor, bool]:
-        """Logits of the average, and whether all draws were the same."""
+    def _of_some(self, x: Tensor, streams: list[Generator]) -> tuple[Tensor, bool]:
+        """Logits of the average for an image or none, and whether all draws were the same."""
         answers = []
-        for draw in range(self.first, self.first + self.draws):
-            _seed(streams, self.seed, draw)
-            logits = check_logits(read(self.model(x), self.output), 1)
+        for key in self._keys:
+            _seed(streams, self.seed, *key)
+            logits = check_logits(read(self.model(x), self.output), len(x))
             answers.append(logits.to(at_least_single(logits.dtype)))
         every = torch.stack(answers)
         alike = not every.is_meta and bool((every == every[:1]).all())
         if self.of == "logits":
             return every.mean(0), alike
-        return every.log_softmax(-1).logsumexp(0) - log(self.draws), alike
+        return every.log_softmax(-1).logsumexp(0) - log(len(self._keys)), alike
 
     def extra_repr(self) -> str:
         """What it averages, as `print(model)` shows it."""
@@ -100,20 +108,25 @@ def averages(model: Model) -> list[Averaged]:
 
 
 @contextmanager
-def fresh_draws(model: Model) -> Iterator[bool]:
-    """Inside, averaged models ask draws that they never showed; gives whether the model has any."""
+def fresh_draws(model: Model, image: int, single: int | None = None) -> Iterator[None]:
+    """Inside, averaged models ask draws that they never showed, and that belong to the image of that key.
+
+    As many as they average; with `single`, that one of them alone.
+    """
     found = averages(model)
+    before = [module._keys for module in found]
     for module in found:
-        module.first = module.draws
+        chosen = range(module.draws) if single is None else (single,)
+        module._keys = [(module.draws + draw, image) for draw in chosen]
     try:
-        yield bool(found)
+        yield
     finally:
-        for module in found:
-            module.first = 0
+        for module, keys in zip(found, before, strict=True):
+            module._keys = keys
 
 
-def _seed(streams: list[Generator], seed: int, draw: int) -> None:
-    number = generator("averaged", seed, draw).initial_seed() % (1 << 32)
+def _seed(streams: list[Generator], *numbers: int) -> None:
+    number = generator("averaged", *numbers).initial_seed() % (1 << 32)
     torch.manual_seed(number)
     for stream in streams:
         if isinstance(stream, np.random.Generator):

@@ -8,11 +8,12 @@ from torch import Tensor
 from gradreg.attacks import AttackResult, attack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.columns import check_whole
+from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.gallery import Gallery, Segment
 from gradreg.evaluation.record import Attacked
+from gradreg.evaluation.stages import fresh
 from gradreg.evaluation.work import Work
 from gradreg.losses import probability_margin
-from gradreg.models.randomised import averages
 from gradreg.norms import Threat
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress
@@ -34,8 +35,8 @@ class Attacks:
 
     attacked: Attacked
     adversarial: Tensor
-    fresh: Tensor | None = None
-    """Of a model that averages draws: whether each image is misclassified under fresh ones."""
+    fresh: FreshDraws | None = None
+    """Of a model that averages draws: its answers to the adversarial images of all images under fresh ones."""
 
     def result(self, threat: Threat, topk: int, device: torch.device) -> AttackResult:
         """The first images' part, as attacks return it."""
@@ -58,9 +59,7 @@ def attacks(work: Work, threat: Threat) -> Attacks:
         "winner": torch.zeros(n, dtype=torch.int64),
         "adversarial": torch.zeros(min(KEPT, n), *x.shape[1:], dtype=dtype),
     }
-
-    if averages(work.classifier):
-        blank["fresh"] = torch.zeros(n, dtype=torch.bool)
+    blank |= fresh.blank(work, n)
 
     def fill(columns: dict[str, Tensor], progress: Progress) -> None:
         if len(work.rows):
@@ -70,20 +69,7 @@ def attacks(work: Work, threat: Threat) -> Attacks:
     check_whole("winner", found.values["winner"], n, 0, len(_WINNERS) - 1)
     winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
     attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
-    return Attacks(attacked, found.values["adversarial"], found.values.get("fresh"))
-
-
-def under_fresh_draws(found: Attacks, norm: Threat) -> str:
-    """How much of what was found holds under draws that no attack saw, as a sentence; "" if the model draws nothing."""
-    if found.fresh is None:
-        return ""
-    distance = found.attacked.distance
-    adversarial = distance.isfinite() & (distance > 0)
-    return (
-        f"The model is randomised and averaged over fixed draws. In {norm.symbol}, "
-        f"{int((found.fresh & adversarial).sum())} of {int(adversarial.sum())} adversarial images are misclassified "
-        "under fresh draws too; robust accuracy counts them all."
-    )
+    return Attacks(attacked, found.values["adversarial"], fresh.taken(work, found.values))
 
 
 def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> AttackResult:
@@ -105,8 +91,8 @@ def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> Attac
 def _enter(columns: dict[str, Tensor], rows: Tensor, result: AttackResult) -> None:
     for name in _COUNTED:
         columns[name][rows] = getattr(result, name)
-    if result.fresh is not None:
-        columns["fresh"][rows] = result.fresh
+    if result.fresh is not None and result.fresh_share is not None:
+        fresh.enter(columns, rows, result.fresh, result.fresh_share)
     columns["winner"][rows] = torch.tensor([_WINNERS.index(name) for name in result.winner])
     first = rows < len(columns["adversarial"])
     columns["adversarial"][rows[first]] = result.adversarial[first]

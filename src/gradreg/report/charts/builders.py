@@ -43,7 +43,7 @@ def accuracy_curves(comparison: Comparison, title: str, found: Sequence[Curve], 
         axes.fractions(top_k("robust accuracy", comparison.topk), min(inside), max(inside)),
         (*series, *(marks if len(models) > 1 else [])),
         " ".join(_curve_alt(each, x) for each in series),
-        guides=_guides(comparison, threat, x),
+        guides=guides(comparison, threat, x),
         legend=_curve_keys(comparison, found),
         threat=threat,
         width=880.0 if wide else 420.0,
@@ -62,7 +62,7 @@ def paper_curves(comparison: Comparison, found: Sequence[Curve], x: Axis) -> Cha
         axes.fractions(top_k("error", comparison.topk)),
         (*series, *(marks if len(models) > 1 else [])),
         " ".join(_curve_alt(each, x) for each in series),
-        guides=_guides(comparison, found[0].threat, x),
+        guides=guides(comparison, found[0].threat, x),
         legend=_curve_keys(comparison, found),
         threat=found[0].threat,
     )
@@ -206,7 +206,8 @@ def _curve_keys(comparison: Comparison, found: Sequence[Curve]) -> tuple[Key, ..
     return (*keys(comparison, _models(found)), *kinds)
 
 
-def _guides(comparison: Comparison, threat: str, x: Axis) -> tuple[tuple[float, str], ...]:
+def guides(comparison: Comparison, threat: str, x: Axis) -> tuple[tuple[float, str], ...]:
+    """Uprights at the usual radii that are on the axis."""
     return tuple((radius, radius_name(radius)) for radius in comparison.radii(threat) if radius <= x.high)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from gradreg.display.charts import Chart, Figure, Group
 from gradreg.norms import THREATS
 from gradreg.report.charts import builders, distributions
+from gradreg.report.charts.fresh import redrawn_curves
 from gradreg.report.charts.measures import curves, gaps, histograms
 from gradreg.report.charts.seeds import spreads
 from gradreg.report.comparison import Comparison
@@ -14,6 +15,7 @@ def sections(comparison: Comparison) -> dict[str, list[Group]]:
     """The page's charts by section, in the order shown; a section without charts is empty."""
     return {
         "curves": _curves(comparison),
+        "fresh": [Group("", tuple(drawn))] if (drawn := redrawn_curves(comparison)) else [],
         "frontier": _frontiers(comparison),
         "seeds": [Group("", tuple(drawn))] if (drawn := spreads(comparison)) else [],
         "attacks": _by_threat(

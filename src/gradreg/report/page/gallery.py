@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from gradreg.display.numbers import distance_name
+from gradreg.display.numbers import distance_name, percent
 from gradreg.evaluation.gallery import Gallery
 from gradreg.evaluation.record import Evaluation, ThreatRecord
 from gradreg.report.comparison import Comparison
@@ -38,7 +38,7 @@ class _Exhibit:
     prediction: str
     distance: str
     bounds: tuple[tuple[str, str], ...]
-    """Bounds and certificates by name."""
+    """Bounds, certificates, and the answers of fresh draws by name."""
     index: int
     row: int
     way: _Way | None
@@ -132,7 +132,7 @@ def _exhibit(
 
 
 def _bounds(evaluation: Evaluation, record: ThreatRecord, row: int, in_255: bool) -> Iterator[tuple[str, str]]:
-    """Bounds of one image under the threat, and its certificates, which are in l2."""
+    """Bounds of one image under the threat, its certificates, which are in l2, and what fresh draws make of it."""
     bounded = record.bounded
     if bounded is not None:
         found = {"L-bound": bounded.lipschitz_bound, "ω-bound": bounded.omega_bound}
@@ -147,6 +147,8 @@ def _bounds(evaluation: Evaluation, record: ThreatRecord, row: int, in_255: bool
             f"certified radius (σ = {smoothed.sigma:g})",
             distance_name("l2", float(smoothed.radius[row]) if right else 0.0),
         )
+    if record.fresh is not None:
+        yield "fresh draws that misclassify it", percent(float(record.fresh.share[row]))
 
 
 def _way(gallery: Gallery, i: int) -> _Way | None:

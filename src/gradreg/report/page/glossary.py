@@ -1,7 +1,9 @@
 """What the terms of a report mean."""
 
+from gradreg.report.comparison import Comparison
+
 # In the order in which a reader meets them.
-GLOSSARY: tuple[tuple[str, str], ...] = (
+_GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "Threat",
         "The norm that measures the attacker's perturbation: l∞ is the largest change of a pixel value, l2 the root of "
@@ -58,3 +60,14 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     ("Cost", "Training hours over those of the undefended model of the same architecture and number of epochs."),
 )
+
+_FRESH = (
+    "Fresh draws",
+    "A randomised model is evaluated and attacked as the average of fixed draws, and robust accuracy is about these. "
+    "Fresh draws are as many that no attack saw, others for each image.",
+)
+
+
+def glossary(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """Terms and what they mean; fresh draws only where a model is randomised."""
+    return (*_GLOSSARY, _FRESH) if any(each.fresh is not None for each in comparison.evaluations) else _GLOSSARY

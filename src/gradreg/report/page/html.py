@@ -8,7 +8,7 @@ from gradreg.report.numbers import ball
 from gradreg.report.numbers import images as counted
 from gradreg.report.page import images, provenance
 from gradreg.report.page.gallery import walls
-from gradreg.report.page.glossary import GLOSSARY
+from gradreg.report.page.glossary import glossary
 from gradreg.report.page.templates import rendered
 from gradreg.report.page.verdict import cards, leaders, refusals, sorted_flags
 from gradreg.report.tables.registry import is_papers, tables
@@ -44,7 +44,7 @@ def render(comparison: Comparison, paper: bool = False) -> str:
         flags=sorted_flags(comparison),
         provenances=provenances,
         shared=provenance.shared(provenances),
-        glossary=GLOSSARY,
+        glossary=glossary(comparison),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from gradreg.report.tables import (
     contrast,
     cost,
     findings,
+    fresh,
     paired,
     paper,
     quoted,
@@ -21,6 +22,7 @@ from gradreg.report.tables.layout import Table
 
 _BUILDERS: tuple[Callable[[Comparison], Table], ...] = (
     findings.robust_accuracy,
+    fresh.fresh_draws,
     confirmation.confirmation,
     paired.paired,
     seeds.seeds,
