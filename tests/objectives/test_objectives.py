@@ -213,6 +213,24 @@ def test_label_smoothing_spreads_the_label() -> None:
     assert smoothed_cross_entropy(0) is cross_entropy
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_label_smoothing_is_torchs_in_every_objective(name: str) -> None:
+    """Where the loss is looked at and where it is trained on: crafting, penalties and the loss itself."""
+    found = []
+    for criterion in (
+        smoothed_cross_entropy(0.3),
+        nn.CrossEntropyLoss(reduction="none", label_smoothing=0.3),
+        cross_entropy,
+    ):
+        torch.manual_seed(0)
+        model, (x, y) = net(), images()
+        out = ALL[name](model, x, y, moment(criterion=criterion))
+        out.backward()
+        found.append([out.loss.detach(), *(weight.grad for weight in model.parameters())])
+    assert_close(found[0], found[1])
+    assert not torch.equal(found[0][0], found[2][0])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

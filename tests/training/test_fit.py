@@ -8,13 +8,14 @@ import pytest
 import torch
 from tiny import Plain, digits, network, tiny_fit, weights
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
 from gradreg.data import DataSet
 from gradreg.errors import ConfigError, DataError, MissingPackageError, RunError
-from gradreg.objectives import Adversarial, Gradient, Objective, Undefended
+from gradreg.objectives import Adversarial, Gradient, Objective, Trades, Undefended
 from gradreg.processes import Processes
 from gradreg.provenance import commit, processor
 from gradreg.runs import load
@@ -151,6 +152,27 @@ def test_the_average_follows_by_formula() -> None:
     for a, b in zip(learner.average.model.parameters(), mean, strict=True):
         assert_close(a, b)
     assert learner.eval_model is learner.average.model
+
+
+@pytest.mark.parametrize("objective", [Gradient("linf", eps=0.1, noise=0.1), Adversarial(steps=2), Trades(steps=2)])
+def test_the_average_is_torchs_whatever_is_trained(objective: Objective) -> None:
+    """With the decay that begins low; running statistics are the network's own."""
+    model = network()
+    learner = Learner(model, Settings(ema=0.6, objective=objective), ALONE)
+
+    def follow(mean: Tensor, weight: Tensor, count: Tensor | int) -> Tensor:
+        return mean.lerp(weight, 1 - min(0.6, (1 + int(count)) / (10 + int(count))))
+
+    reference = AveragedModel(model, avg_fn=follow)
+    reference.update_parameters(model)  # the first one is copied
+    x, y = torch.rand(8, 1, 28, 28), torch.arange(8)
+    for step in range(12):
+        learner.step(x, y, (0, step), step, 0.0, 1.0)
+        reference.update_parameters(model)
+    averaged = learner.eval_model
+    assert_close(list(averaged.parameters()), list(reference.module.parameters()))
+    assert not torch.allclose(next(averaged.parameters()), next(model.parameters()))
+    assert_close(list(averaged.buffers()), list(model.buffers()))
 
 
 @pytest.mark.parametrize(("decay", "decayed"), [("all", 6), ("no-bias", 3), ("matrices", 2)])
