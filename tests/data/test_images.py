@@ -43,7 +43,7 @@ def test_split_parts_the_images_by_seed_and_leaves_the_global_generator_alone() 
 
 @pytest.mark.parametrize("n", [0, 12, -1])
 def test_split_refuses_to_leave_a_part_empty(n: int) -> None:
-    with pytest.raises(DataError, match=f"held-out images of toy must be from 1 to 11; got {n}"):
+    with pytest.raises(DataError, match=f"held-out images of toy, must be from 1 to 11; got {n}"):
         make().split(n, seed=0)
 
 

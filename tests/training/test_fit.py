@@ -1,6 +1,7 @@
 """`gradreg.fit`: the user's own network, loaders and objective, and what the options of a step mean."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,48 @@ def test_own_network_loaders_and_objective_and_nothing_left_behind() -> None:
     assert not any(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
 
 
+def test_images_and_labels_in_tensors_or_arrays_are_trained_on_as_a_data_set_is() -> None:
+    """Same split, same order, same pixels: the same weights to the bit."""
+    part = digits(60)
+    x, y = part.floats(), part.labels
+    channels_last = part.pixels.permute(0, 2, 3, 1).numpy()
+    kept, held = part.split(20, 0)
+    found = []
+    for data in (
+        part,
+        (x, y),
+        (part.pixels, y),
+        (channels_last, y.to(torch.int32).numpy()),
+        ((kept.floats(), kept.labels), (held.floats(), held.labels)),
+    ):
+        model = plain_net()
+        tiny_fit(model=model, data=data, epochs=1)
+        found.append(torch.cat([weight.flatten() for weight in model.parameters()]))
+    assert all(torch.equal(each, found[0]) for each in found)
+
+
+def test_bytes_in_tensors_are_augmented_and_other_floats_are_not() -> None:
+    part = digits(60)
+    weights = []
+    for data in (part, (part.floats(), part.labels)):
+        model = plain_net()
+        tiny_fit(model=model, data=data, epochs=1, augment=("flip",))
+        weights.append(next(model.parameters()))
+    assert torch.equal(*weights)
+    with pytest.raises(DataError, match="must be bytes, or bytes over 255"):
+        tiny_fit(data=(part.floats() / 3, part.labels), augment=("flip",))
+
+
+def test_soft_labels_in_a_tensor_go_to_the_criterion() -> None:
+    x, y = batch(60)
+    soft = torch.nn.functional.one_hot(y, 10).float() * 0.9 + 0.01
+    criterion = partial(torch.nn.functional.cross_entropy, reduction="none")
+    fitted = tiny_fit(data=(x, soft), epochs=1, criterion=criterion, objective="undefended", score=lambda a, b: b[:, 0])
+    assert fitted.metrics[0]["held_out"] == 20
+    with pytest.raises(DataError, match=r"one target per image; got targets of shape \(59, 10\) for 60 images"):
+        tiny_fit(data=(x, soft[1:]), epochs=1)
+
+
 def test_data_sets_are_split_and_the_test_part_is_never_looked_at() -> None:
     part = digits(60)
     with pytest.raises(ConfigError, match="40 images do not fill one batch of 64"):
@@ -73,7 +116,7 @@ def test_every_epoch_is_written_down(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"data": [1, 2]}, ConfigError, "data must be a data set of gradreg.data or a pair .*; got a list"),
+        ({"data": [1, 2]}, ConfigError, "data must be a data set of gradreg.data, .* or a pair .*; got a list"),
         (
             {"data": (1, 2, 3)},
             ConfigError,

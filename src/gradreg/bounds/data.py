@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,11 +20,8 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
 
     The batches of a loader are moved to the `device`; tensors are taken as they are.
     """
-    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], Tensor) and isinstance(data[1], Tensor):
-        return data[0][:limit], data[1][:limit]
-    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
-        x, y = data
-        return pairs.batch(x)[:limit], pairs.labels(y)[:limit]
+    if (found := pairs.tensors(data)) is not None:
+        return found[0][:limit], found[1][:limit]
     if pairs.is_rows(data):
         x, y = pairs.rows(data, range(len(data) if limit is None else min(limit, len(data))))
         return x.to(device), y.to(device)

@@ -18,6 +18,7 @@ from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.folder import ImageFolder
 from gradreg.data.images import Images, floats
 from gradreg.data.order import Epochs, Order
+from gradreg.data.tensors import TensorBatches, Tensors
 from gradreg.errors import ConfigError, DataError
 from gradreg.randomness import generator
 
@@ -126,10 +127,12 @@ class FolderBatches(Epochs):
 
 
 @validated
-def batches(part: Images | ImageFolder, batch_size: int, **options: Any) -> Batches | FolderBatches:
-    """`Batches` or `FolderBatches` with the given options, depending on the part of the data set."""
+def batches(part: Images | ImageFolder | Tensors, batch_size: int, **options: Any) -> Epochs:
+    """`Batches`, `FolderBatches` or those of two tensors with the given options, depending on the part of the data."""
     if isinstance(part, Images):
         return Batches(part, batch_size, **options)
+    if isinstance(part, Tensors):
+        return TensorBatches(part, batch_size, **options)
     return FolderBatches(part, batch_size, **options)
 
 

@@ -18,7 +18,8 @@ from gradreg.randomness import generator
 def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]:
     """Positions kept and positions held out, each in their old order."""
     seed = check_integer("seed", seed, least=0)
-    n = check_integer(f"The number of held-out images of {source}", n, least=1, most=count - 1, error=DataError)
+    what = f"held_out, the number of held-out images of {source},"
+    n = check_integer(what, n, least=1, most=count - 1, error=DataError)
     shuffled = torch.randperm(count, generator=generator("holdout", seed))
     return shuffled[n:].sort().values, shuffled[:n].sort().values
 

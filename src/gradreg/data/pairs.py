@@ -50,6 +50,13 @@ def pair(entry: Any, what: str = "The data") -> tuple[Any, Any]:
     raise DataError(f"{what} must give {_EXPECTED}; got {got}.")
 
 
+def tensors(data: object) -> tuple[Tensor, Tensor] | None:
+    """(images, labels) in two tensors or arrays, as tensors; None for anything else, as a pair of loaders."""
+    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
+        return batch(data[0]), labels(data[1])
+    return None
+
+
 def is_rows(data: object) -> TypeIs[Rows]:
     """Whether it is a data set of single images by position: torchvision's, Hugging Face's, a user's own."""
     return isinstance(data, Rows) and not isinstance(data, list | tuple | Mapping | Tensor | np.ndarray | str)

@@ -7,17 +7,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from gradreg.calling.answers import Output
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
-from gradreg.data.pairs import Rows, is_rows
+from gradreg.data.pairs import Rows, is_rows, tensors
 from gradreg.data.rows import images_of
+from gradreg.data.tensors import Tensors
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.losses import cross_entropy
 from gradreg.models import build
@@ -41,7 +44,9 @@ from gradreg.training.reporting import Reporter
 from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, loaders_of, reseed
 
 Loader = Iterable[Batch] | Iterable[Mapping[str, Any]]
-Data = DataSet | Images | ImageFolder | Rows | tuple[Loader | Rows, Loader | Rows]
+Array = Tensor | np.ndarray[Any, Any]
+Part = Loader | Rows | tuple[Array, Array]
+Data = DataSet | Images | ImageFolder | Rows | tuple[Array, Array] | tuple[Part, Part]
 
 
 @validated
@@ -66,11 +71,13 @@ def fit(
 ) -> Fitted:
     """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
 
-    `data` is a data set or a part of one, of which `held_out` images pick the best epoch, or your own loaders as a
-    pair (training batches, held-out batches) of pixels in [0, 1] and labels. Batches are pairs or mappings ("image" or
-    "pixel_values", "label" or "labels"); data sets of Hugging Face, torchvision and your own are data sets too, and go
-    in the place of loaders. `settings` are those of a recipe, under
-    the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`, `probe={"threat": "l2", "eps": 0.5}`.
+    `data` is a data set or a part of one, or (images, labels) in tensors or arrays, of which `held_out` images pick the
+    best epoch; or your own loaders as a pair (training batches, held-out batches) of pixels in [0, 1] and labels.
+    Batches are pairs or mappings ("image" or "pixel_values", "label" or "labels"). Data sets of Hugging Face,
+    torchvision and your own are data sets too, and go in the place of loaders, as (images, labels) do.
+
+    `settings` are those of a recipe, under the same names: `epochs=30`, `optimizer={"name": "adamw", "lr": 1e-3}`,
+    `probe={"threat": "l2", "eps": 0.5}`.
     Shuffling and augmentation inside a loader are seeded, so a run in a directory resumes bit for bit.
     The global random state is restored afterwards.
 
@@ -199,16 +206,26 @@ def _synchronized_batch_norm(
 def _loaders(
     data: Data, settings: Settings, held_out: int, augment: tuple[Any, ...], processes: Processes
 ) -> tuple[Iterable[Batch], Iterable[Batch]]:
-    if isinstance(data, tuple):
-        if len(data) != 2:
-            raise ConfigError(f"data must be a pair (training batches, held-out batches); got a tuple of {len(data)}.")
-        kept, held = (images_of(part) if is_rows(part) else part for part in data)
+    if isinstance(data, tuple) and len(data) != 2:
+        raise ConfigError(f"data must be a pair (training batches, held-out batches); got a tuple of {len(data)}.")
+    part = _in_memory(data.train if isinstance(data, DataSet) else data, augment)
+    if isinstance(part, Images | ImageFolder | Tensors):
+        return loaders(part, settings, processes, held_out, augment)
+    if isinstance(part, tuple):
+        kept, held = _in_memory(part[0], augment), _in_memory(part[1], ())
         return loaders_of(kept, held, settings, processes, augment)
-    if not isinstance(data, DataSet | Images | ImageFolder) and not is_rows(data):
-        raise ConfigError(
-            "data must be a data set of gradreg.data or a pair (training batches, held-out batches); got a "
-            f"{type(data).__name__}. Held-out images pick the best epoch."
-        )
-    part = data.train if isinstance(data, DataSet) else data
-    part = images_of(part) if is_rows(part) else part
-    return loaders(part, settings, processes, held_out, augment)
+    raise ConfigError(
+        "data must be a data set of gradreg.data, (images, labels) or a pair (training batches, held-out batches); got "
+        f"a {type(data).__name__}. Held-out images pick the best epoch."
+    )
+
+
+def _in_memory(part: Any, augment: tuple[Any, ...]) -> Any:
+    """Anybody's data set and (images, labels) as images that can be split and shuffled; anything else as it is."""
+    if is_rows(part):
+        return images_of(part)
+    found = tensors(part)
+    if found is None:
+        return part
+    # Augmentation is about bytes, which floats must be then.
+    return images_of(TensorDataset(*found)) if augment else Tensors(*found)

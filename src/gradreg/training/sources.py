@@ -13,6 +13,7 @@ from gradreg.calling.targets import Target
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs
 from gradreg.data.pairs import batch, pair, targets
+from gradreg.data.tensors import Tensors
 from gradreg.errors import ConfigError, DataError
 from gradreg.processes import Processes
 from gradreg.randomness import generator
@@ -142,7 +143,7 @@ class _FolderOptions:
 
 
 def loaders(
-    part: Images | ImageFolder,
+    part: Images | ImageFolder | Tensors,
     settings: Settings,
     processes: Processes,
     held_out: int,
@@ -155,8 +156,8 @@ def loaders(
 
 
 def loaders_of(
-    kept: Images | ImageFolder | Iterable[Any],
-    held: Images | ImageFolder | Iterable[Any],
+    kept: Images | ImageFolder | Tensors | Iterable[Any],
+    held: Images | ImageFolder | Tensors | Iterable[Any],
     settings: Settings,
     processes: Processes,
     augment: Sequence[Any] = (),
@@ -174,10 +175,12 @@ def loaders_of(
     if isinstance(kept, ImageFolder):
         common |= {"size": folder.size, "workers": folder.workers}
         in_training["min_scale"] = folder.min_scale
-    if isinstance(kept, Images | ImageFolder):
+    if isinstance(kept, Tensors):
+        del in_training["augment"]
+    if isinstance(kept, Images | ImageFolder | Tensors):
         size = _share(settings.batch_size, settings.accumulate, processes)
         kept = batches(kept, size, **common, **in_training)
-    if isinstance(held, Images | ImageFolder):
+    if isinstance(held, Images | ImageFolder | Tensors):
         share = -(-min(_HELD_OUT_BATCH, len(held)) // processes.world)
         if isinstance(held, ImageFolder) and folder.rectangular:
             return kept, RectangularBatches(held, share, **common)
