@@ -29,6 +29,7 @@ from .diagnosis import verdict as verdict
 from .errors import ConfigError as ConfigError
 from .errors import DataError as DataError
 from .errors import GradregError as GradregError
+from .errors import GradregWarning as GradregWarning
 from .errors import ModelError as ModelError
 from .errors import PrecisionError as PrecisionError
 from .errors import TrustError as TrustError

@@ -1,6 +1,10 @@
-"""Errors a user can act on: one sentence that says what was expected, what was given and what to do."""
+"""Errors a user can act on, and warnings: one sentence that says what was expected, what was given and what to do."""
 
-from collections.abc import Iterable
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 
 
@@ -54,6 +58,33 @@ class Interrupted(Exception):  # noqa: N818
     def __init__(self, sentence: str, signal: int) -> None:
         super().__init__(sentence)
         self.signal = signal
+
+
+class GradregWarning(UserWarning):
+    """What is computed all the same, and may not mean what it seems to."""
+
+
+_SILENT = ContextVar("silent", default=False)
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Inside, gradreg warns of nothing: the caller has another way to say it."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+def warn(sentence: str) -> None:
+    """Warn of something, at the line outside of gradreg that led to it."""
+    if _SILENT.get():
+        return
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "gradreg":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, GradregWarning, stacklevel=level)
 
 
 def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kinds import A_MODULE, PRECISE, SATURATED, TRAINED, Odd, X, around, convolutional, linear, seeded, straight
+from kinds import A_MODULE, BLIND, PRECISE, TRAINED, Odd, X, around, convolutional, linear, seeded, straight
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -174,7 +174,7 @@ BUILT = {
     "views of contiguous input": Odd(
         around(lambda net, x: net(x.view(len(x), 48).view(-1, 3, 4, 4))), linear, exact=True
     ),
-    "quantised input": Odd(around(lambda net, x: net((7 * x).round() / 7)), None, SATURATED),
+    "quantised input": Odd(around(lambda net, x: net((7 * x).round() / 7)), None, BLIND),
     "quantised input, straight through": Odd(
         around(lambda net, x: net(straight(x, (7 * x).round() / 7))), None, PRECISE
     ),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import gradreg
 from gradreg.attacks.suite import SUITES
-from gradreg.errors import GradregError
+from gradreg.errors import GradregError, silenced
 
 _THREATS = {"l2": 0.3, "linf": 0.05, "l1": 1.5}
 _HOW: list[dict[str, Any]] = [
@@ -78,7 +78,8 @@ def test_the_campaign_over_the_zoo(kind: str) -> None:
         answered = False
         for how in _HOW:
             try:
-                found, bad = false(odd.make, X, y, how)
+                with silenced():  # what is found without a gradient is verified too
+                    found, bad = false(odd.make, X, y, how)
             except GradregError:
                 continue
             answered, returned, wrong = True, returned + found, wrong + bad

@@ -112,6 +112,10 @@ class Pool:
         best.adversarial[fresh] = here.adversarial[~self.examined[images]]
         best.forwards.index_add_(0, images, here.forwards)
         best.backwards.index_add_(0, images, here.backwards)
+        if here.blind is not None:
+            known = torch.zeros(len(self), dtype=torch.bool) if best.blind is None else best.blind.clone()
+            known[images] = here.blind & (known[images] | ~self.examined[images])
+            best = replace(best, blind=known)
         winner = list(best.winner)
         for position, row in zip(at.tolist(), better.nonzero().flatten().tolist(), strict=True):
             winner[position] = here.winner[row]
@@ -154,6 +158,8 @@ class Pool:
         codes = torch.tensor([names.index(winner) for winner in best.winner])
         tensors = {name: getattr(best, name).contiguous() for name in _TENSORS}
         described = {"threat": best.threat, "topk": best.topk, "eps": best.eps, "quantize": best.quantize}
+        if best.blind is not None:
+            tensors["blind"] = best.blind
         facts = {"winners": names, "about": self.about, **described}
         write(path, _KIND, {**tensors, "winner": codes, "examined": self.examined}, facts)
 
@@ -166,12 +172,15 @@ class Pool:
 
     @classmethod
     def _restored(cls, tensors: dict[str, Tensor], described: "_Described") -> "Pool":
+        blind = tensors.pop("blind", None)
         if set(tensors) != {*_TENSORS, "winner", "examined"}:
             raise DataError(f"It must hold {', '.join(_TENSORS)}, winner and examined; got {', '.join(tensors)[:200]}.")
         n, codes = tensors["distance"].numel(), tensors["winner"]
         check_whole("winner", codes, n, 0, len(described.winners) - 1)
         check_bools("examined", tensors["examined"], n)
-        fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+        if blind is not None:
+            check_bools("blind", blind, n)
+        fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | {"blind": blind}
         fields |= {name: getattr(described, name) for name in ("threat", "topk", "eps", "quantize")}
         result = AttackResult(winner=tuple(described.winners[code] for code in codes.tolist()), **fields)
         _check(result, tensors["examined"])

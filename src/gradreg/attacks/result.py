@@ -25,6 +25,9 @@ from gradreg.norms import THREATS, robust_at
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# A few images have no gradient in honest models too: all units of a layer may be off.
+_FEW, _MANY = 1, 0.25
+
 
 @dataclass(frozen=True, repr=False)
 class AttackResult(Shown, Recorded):
@@ -51,6 +54,8 @@ class AttackResult(Shown, Recorded):
     """Of a model that averages draws (`gradreg.Averaged`): whether `adversarial` is misclassified under fresh ones."""
     fresh_share: Tensor | None = None
     """The share of these fresh draws that misclassify `adversarial`, each by itself."""
+    blind: Tensor | None = None
+    """Images whose gradient was zero or not finite wherever an attack asked for it; None: not known."""
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -72,6 +77,14 @@ class AttackResult(Shown, Recorded):
     def robust_accuracy(self, eps: float) -> float:
         """The fraction of images that remain robust within `eps`; at 0 it is the clean accuracy."""
         return int(self.robust(eps).sum()) / self._some()
+
+    @property
+    def doubt(self) -> str:
+        """Why the distances say little, in a sentence: attacks that had no gradient to follow make a model look robust.
+
+        "" unless that holds for more than one and a quarter of the images that are not misclassified, or for all.
+        """
+        return "" if self.blind is None else gradient_doubt(self.blind, self.distance)
 
     @validated
     def to(self, device: torch.device | str) -> "AttackResult":
@@ -108,6 +121,7 @@ class AttackResult(Shown, Recorded):
                 ("settings", ", ".join(f"{name} {value}" for name, value in settings.items() if value)),
                 ("left out", ", ".join(self.left_out)),
                 ("fresh draws", self._under_fresh_draws()),
+                ("warning", self.doubt),
             ],
         )
 
@@ -196,7 +210,20 @@ class AttackResult(Shown, Recorded):
             backwards=change(self.backwards),
             fresh=None if self.fresh is None else change(self.fresh),
             fresh_share=None if self.fresh_share is None else change(self.fresh_share),
+            blind=None if self.blind is None else change(self.blind),
         )
+
+
+def gradient_doubt(blind: Tensor, distance: Tensor) -> str:
+    """What is said where attacks had no gradient at many of the images that they were to attack; else ""."""
+    images, attacked = int(blind.sum()), int((distance > 0).sum())
+    if images == 0 or (images < attacked and images <= max(_FEW, _MANY * attacked)):
+        return ""
+    return (
+        f"The model's gradient is zero or not finite at {images} of {attacked} correctly classified images, wherever "
+        "attacks asked for it. They had nothing to follow, so these distances say little about robustness: attack the "
+        "model without what rounds, saturates or detaches its logits; gradreg.diagnose tells more."
+    )
 
 
 def concatenate(results: Sequence[AttackResult]) -> AttackResult:
@@ -207,5 +234,6 @@ def concatenate(results: Sequence[AttackResult]) -> AttackResult:
         adversarial=torch.cat([result.adversarial for result in results]),
         forwards=torch.cat([result.forwards for result in results]),
         backwards=torch.cat([result.backwards for result in results]),
+        blind=torch.cat([result.blind for result in results if result.blind is not None]),
         winner=tuple(name for result in results for name in result.winner),
     )

@@ -22,7 +22,7 @@ from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.config.options import takes
-from gradreg.errors import ConfigError, DataError, PrecisionError
+from gradreg.errors import ConfigError, DataError, PrecisionError, warn
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
@@ -62,6 +62,8 @@ class Attack:
         options = SearchOptions(**shared)
         with reported(self.name, progress) as report:
             found = run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
+        if found.doubt:
+            warn(found.doubt)
         return asked_again(model, x, y, found)
 
     def supports(self, threat: Threat) -> bool:
@@ -163,6 +165,7 @@ def run_plan(
                 options.topk,
                 radii,
                 options.quantize,
+                blind=search.guidance.blind,
             )
         )
     return concatenate(results)

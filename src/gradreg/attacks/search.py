@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gradreg.attacks.guidance import Guidance
 from gradreg.attacks.ties import Ties
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
@@ -89,6 +90,7 @@ class Search:
         self._every = _calls_between_looks(x.device)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
         self._retired = wrong
+        self.guidance = Guidance(wrong)
         # The rows in the batch, and which of them are searched; None: all of them.
         self._rows: Tensor | None = None
         self._active: Tensor | None = None
@@ -227,6 +229,7 @@ class Search:
             losses, gradient = self.classifier.loss_and_gradient(points, self._take(self.y), tapped, self._rows)
         self._uncount(forwards=True, backwards=True)
         reached = self._record(points, seen[0])
+        self.guidance.note(gradient, self._rows, self._active)
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
         return self._shown(reached), self._shown(losses), self._shown(gradient)
 

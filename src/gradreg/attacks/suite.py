@@ -29,7 +29,7 @@ from gradreg.checks.scalars import check_names
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
-from gradreg.errors import ConfigError, did_you_mean
+from gradreg.errors import ConfigError, did_you_mean, warn
 from gradreg.fingerprints import images_key
 from gradreg.ledger import check_same
 from gradreg.locks import lock
@@ -98,7 +98,7 @@ def attack(
     if resume is None:
         with reported("attack", progress) as report:
             found = run_plan(model, x, y, plan, chosen, start=start, progress=report)
-        return asked_again(model, x, y, replace(found, left_out=chosen.left_out))
+        return _told(model, x, y, found, chosen)
 
     def part(rows: Tensor) -> AttackResult:
         return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows])
@@ -117,6 +117,13 @@ def attack(
     path = Path(resume)
     with lock(path.parent, path.name), reported("attack", progress) as report:
         found = _resumed(path, about, x, part, chosen.batch_size, report)
+    return _told(model, x, y, found, chosen)
+
+
+def _told(model: Model, x: Tensor, y: Tensor, found: AttackResult, chosen: AttackOptions) -> AttackResult:
+    """With what was left out and what holds under fresh draws, after a warning where gradients were of no use."""
+    if found.doubt:
+        warn(found.doubt)
     return asked_again(model, x, y, replace(found, left_out=chosen.left_out))
 
 

@@ -5,14 +5,13 @@ look would make the step wait.
 """
 
 import math
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_integer, check_number, shown
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, warn
 
 
 def check_batch(x: Any, name: str = "x") -> Tensor:
@@ -125,10 +124,9 @@ def check_pixels(x: Tensor, name: str = "x") -> None:
             "them by 255, and let a model that needs 0 to 255 multiply inside: h and eps are in units of [0, 1]."
         )
     if max(-low, high) > _NORMALISED:
-        warnings.warn(
+        warn(
             f"Pixels run from {low:.3g} to {high:.3g}, while h and eps are lengths in units of [0, 1]: check that they "
-            "are meant for such pixels.",
-            stacklevel=4,
+            "are meant for such pixels."
         )
 
 

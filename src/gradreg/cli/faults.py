@@ -9,12 +9,14 @@ import shutil
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from types import FrameType
+from typing import Any
 
-from gradreg.errors import GradregError
+from gradreg.errors import GradregError, GradregWarning
 
 _TROUBLE = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -31,7 +33,7 @@ _SCARCE = ("can't allocate memory", "not enough memory", "out of memory")
 def guarded() -> Iterator[None]:
     """Run a command in here; faults of the machine, signals and users' mistakes end as this module says."""
     _open_streams()
-    with _ending_by_exception():
+    with _ending_by_exception(), _warnings_as_sentences():
         try:
             try:
                 yield
@@ -109,6 +111,25 @@ def _ending_by_exception() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Of gradreg's own warnings the sentence alone is shown: the line of code that led to it is none of the user's."""
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not issubclass(category, GradregWarning):
+            before(message, category, *where, **more)
+            return
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"gradreg: warning: {_printable(str(message))}\n")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 def _in_charge() -> bool:

@@ -26,7 +26,7 @@ from gradreg.diagnosis.contests import Contest
 from gradreg.diagnosis.flags import Flag, left_out, make
 from gradreg.diagnosis.options import DiagnosisOptions
 from gradreg.diagnosis.registry import Test, at_stage
-from gradreg.errors import ConfigError, ModelError
+from gradreg.errors import ConfigError, ModelError, silenced
 from gradreg.norms import checked
 from gradreg.penalty.passes import Model
 from gradreg.progress import Progress
@@ -70,7 +70,7 @@ def diagnose(
         raise ConfigError(f"certificates must be what certify returns; got {shown(certificates)}.")
     tally = _Tally(progress)
     # A randomised model draws from the global stream, which is put back afterwards.
-    with RandomState.now(x.device).replayed(), usage.eval_mode(classifier) as in_train_mode:
+    with silenced(), RandomState.now(x.device).replayed(), usage.eval_mode(classifier) as in_train_mode:
         build = partial(
             _case,
             threat=norm,

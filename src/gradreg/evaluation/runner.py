@@ -13,7 +13,7 @@ from gradreg.attacks.suite import ATTACKS, left_out
 from gradreg.checks.calls import validated
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, plain, takes
-from gradreg.errors import ConfigError, DataError, ModelError
+from gradreg.errors import ConfigError, DataError, ModelError, warn
 from gradreg.evaluation import stages
 from gradreg.evaluation.files import FACTS, STATE, save
 from gradreg.evaluation.fresh import FreshDraws
@@ -102,7 +102,8 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
     options, inputs = work.options, work.inputs
     clean = _explained(work, lambda: stages.clean.clean(work), options.norms[0])
     fresh = stages.fresh.fresh(work)
-    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm, fresh) for norm in options.norms}
+    noted: list[str] = []
+    threats: dict[str, ThreatRecord] = {norm.name: _threat(work, norm, fresh, noted) for norm in options.norms}
     begun = _begun(work)
     changed = f"It was begun at commit {begun.commit!r} and finished at {now.commit!r}."
     found = Evaluation(
@@ -116,7 +117,12 @@ def _evaluation(work: Work, subject: Subject, now: Origin, classes: tuple[str, .
         margin=clean.margin,
         threats=threats,
         clean=None if clean.errors is None else (clean.errors, clean.images),
-        notes=(*(() if begun.commit == now.commit else (changed,)), *_left_out(options), *_redrawn(threats, fresh)),
+        notes=(
+            *(() if begun.commit == now.commit else (changed,)),
+            *_left_out(options),
+            *noted,
+            *_redrawn(threats, fresh),
+        ),
         fresh=fresh,
     )
     for sigma in options.sigmas:
@@ -148,10 +154,13 @@ def _redrawn(threats: dict[str, ThreatRecord], fresh: FreshDraws | None) -> Iter
             yield stages.fresh.sentence(record.symbol, found)
 
 
-def _threat(work: Work, norm: Threat, fresh: FreshDraws | None) -> ThreatRecord:
+def _threat(work: Work, norm: Threat, fresh: FreshDraws | None, notes: list[str]) -> ThreatRecord:
     options, reporter, name = work.options, work.reporter, norm.name
     own = stages.norm.described(work, norm)
     attacks = _explained(work, lambda: stages.attacks.attacks(work, norm), norm)
+    if note := stages.attacks.without_gradients(attacks, norm):
+        warn(note)
+        notes.append(note)
     record = ThreatRecord(name, attacks.attacked, None, "", (), stages.attacks.gallery(work, attacks), norm=own)
     record = replace(record, fresh=attacks.fresh)
     reporter.attacked(record, work.inputs.test_set.usual_radius(name))

@@ -46,15 +46,22 @@ class Work:
         return f"{stage}.{self.processes.rank}-of-{self.processes.world}.safetensors"
 
     def per_image(
-        self, stage: str, title: str, blank: dict[str, Tensor], fill: Callable[[dict[str, Tensor], Progress], None]
+        self,
+        stage: str,
+        title: str,
+        blank: dict[str, Tensor],
+        fill: Callable[[dict[str, Tensor], Progress], None],
+        late: tuple[str, ...] = (),
     ) -> _Columns:
         """The columns of a stage, as the ledger has them or filled in by all processes together.
 
         Processes are put together by adding: each fills in its own rows of `blank` and leaves the others zero. A stage
-        that is finished already is the first process's contribution alone.
+        that is finished already is the first process's contribution alone. Stages that were finished before there were
+        the `late` columns have them blank.
         """
         done: _Columns | None = self.ledger.load(stage, _Columns) if self.processes.first else None
         if done is not None:
+            done.values.update({name: blank[name] for name in late if name not in done.values})
             _check_columns(done, blank, self.ledger.folder, stage)
         finished, timer = self.agreed(done is not None), self.ledger.timer(stage)
         if not finished:

@@ -1,6 +1,5 @@
 """Who hears of a run: a console, callbacks, and loggers, which cannot end a run that they only watch."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -10,7 +9,7 @@ from rich.console import Console
 
 from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import shown
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, warn
 from gradreg.training.callbacks import Callbacks
 from gradreg.training.loggers import Logger
 
@@ -71,8 +70,7 @@ def loggers_of(given: object) -> list[Logger]:
 def _warn(logger: Logger, what: str, error: Exception) -> None:
     """A tracking server that is out of reach is no reason to lose a night of training."""
     words = " ".join(str(error).split())[:200]
-    warnings.warn(
+    warn(
         f"{type(logger).__name__} {what} ({type(error).__name__}: {words}). Training goes on; the run's metrics.jsonl "
-        "has every number.",
-        stacklevel=2,
+        "has every number."
     )

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks import AttackResult, attack
+from gradreg.attacks.result import gradient_doubt
 from gradreg.attacks.suite import ATTACKS
 from gradreg.columns import check_whole
+from gradreg.errors import silenced
 from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.gallery import Gallery, Segment
 from gradreg.evaluation.record import Attacked
@@ -35,6 +37,8 @@ class Attacks:
 
     attacked: Attacked
     adversarial: Tensor
+    blind: Tensor
+    """Images whose gradient was zero or not finite wherever an attack asked for it."""
     fresh: FreshDraws | None = None
     """Of a model that averages draws: its answers to the adversarial images of all images under fresh ones."""
 
@@ -57,6 +61,7 @@ def attacks(work: Work, threat: Threat) -> Attacks:
         "forwards": torch.zeros(n, dtype=torch.int64),
         "backwards": torch.zeros(n, dtype=torch.int64),
         "winner": torch.zeros(n, dtype=torch.int64),
+        "blind": torch.zeros(n, dtype=torch.bool),
         "adversarial": torch.zeros(min(KEPT, n), *x.shape[1:], dtype=dtype),
     }
     blank |= fresh.blank(work, n)
@@ -65,32 +70,42 @@ def attacks(work: Work, threat: Threat) -> Attacks:
         if len(work.rows):
             _enter(columns, work.rows, _attack(work, threat, stage, progress))
 
-    found = work.per_image(stage, f"attacks {threat.name}", blank, fill)
+    found = work.per_image(stage, f"attacks {threat.name}", blank, fill, late=("blind",))
     check_whole("winner", found.values["winner"], n, 0, len(_WINNERS) - 1)
     winner = tuple(_WINNERS[code] for code in found.values["winner"].tolist())
     attacked = Attacked(**{name: found.values[name] for name in _COUNTED}, winner=winner, seconds=found.seconds)
-    return Attacks(attacked, found.values["adversarial"], fresh.taken(work, found.values))
+    return Attacks(attacked, found.values["adversarial"], found.values["blind"], fresh.taken(work, found.values))
+
+
+def without_gradients(found: Attacks, norm: Threat) -> str:
+    """That attacks had no gradient to follow at many images, as a sentence; "" if they had."""
+    doubt = gradient_doubt(found.blind, found.attacked.distance)
+    return f"In {norm.symbol}: {doubt}" if doubt else ""
 
 
 def _attack(work: Work, threat: Threat, stage: str, progress: Progress) -> AttackResult:
     x, y, rows = work.inputs.x, work.inputs.y, work.rows.to(work.inputs.x.device)
-    return attack(
-        work.classifier,
-        x[rows],
-        y[rows],
-        threat=threat,
-        attacks=work.options.attacks_chosen,
-        topk=work.options.topk,
-        seed=work.options.seed,
-        batch_size=work.options.batch_size,
-        resume=work.ledger.path(work.own(stage)),
-        progress=progress,
-    ).to("cpu")
+    with silenced():  # it is said once, of all images, by a note
+        found = attack(
+            work.classifier,
+            x[rows],
+            y[rows],
+            threat=threat,
+            attacks=work.options.attacks_chosen,
+            topk=work.options.topk,
+            seed=work.options.seed,
+            batch_size=work.options.batch_size,
+            resume=work.ledger.path(work.own(stage)),
+            progress=progress,
+        )
+    return found.to("cpu")
 
 
 def _enter(columns: dict[str, Tensor], rows: Tensor, result: AttackResult) -> None:
     for name in _COUNTED:
         columns[name][rows] = getattr(result, name)
+    if result.blind is not None:
+        columns["blind"][rows] = result.blind
     if result.fresh is not None and result.fresh_share is not None:
         fresh.enter(columns, rows, result.fresh, result.fresh_share)
     columns["winner"][rows] = torch.tensor([_WINNERS.index(name) for name in result.winner])
