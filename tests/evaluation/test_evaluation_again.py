@@ -125,9 +125,10 @@ def test_a_size_can_be_given(photos: tuple[Path, str, str], tmp_path: Path) -> N
         open_model(str(run), size=0)
 
 
-def test_images_of_one_size_are_not_resized(digits: Path) -> None:
-    with pytest.raises(ConfigError, match="size must not be set for mnist5k"):
-        open_model(str(digits), size=32)
+def test_images_of_one_size_keep_it_and_the_network_resizes_them(digits: Path, tmp_path: Path) -> None:
+    found = repeats([str(digits), *QUICK, "--threat", "l2", "--regularity", "local", "--size", "32"], tmp_path)
+    assert found.data.shape == (1, 28, 28)
+    assert "--size 32" in provenance.of(found).commands[-1]
 
 
 def test_a_model_of_python_has_no_command(digits: Path, tmp_path: Path) -> None:

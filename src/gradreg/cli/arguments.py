@@ -64,7 +64,7 @@ class ModelArguments:
     key: str | None = None
     """Which weights of the file, if it holds several sets, as in --key ema."""
     size: Side | None = None
-    """The side of the square images of a folder; default: the run's own, that of an hf: model, or 224."""
+    """The side of the squares that the network gets; default for a folder: the run's own, an hf: model's, or 224."""
     mean: str | None = None
     """What is subtracted from pixels in [0, 1] before the network, for all channels or for each: 0.485,0.456,0.406."""
     std: str | None = None

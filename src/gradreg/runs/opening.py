@@ -1,6 +1,7 @@
 """Models by name: a run directory, a shipped network, a weights file, or a model of timm, torchvision or user code."""
 
 import os
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -66,8 +67,9 @@ def open_model(
     """The network named by `model`, and its data set: that of the run, unless `data` names another.
 
     Images of a folder get the `size` that is given, else that of the run's last epoch, whichever folder they are in, or
-    the one that a model of Hugging Face was saved with. `mean` and `std` normalise pixels before the network, in the
-    place of a library's own; a run and a shipped network have theirs.
+    the one that a model of Hugging Face was saved with. Images of other data keep theirs, in which distances are
+    measured, and a first layer of the network resizes them to `size`. `mean` and `std` normalise pixels before the
+    network, in the place of a library's own; a run and a shipped network have theirs.
 
     A weights file (.safetensors, .pt, .pth, .ckpt) needs an `architecture`, by any name that `gradreg.build` knows, its
     `options` and, if it holds several sets of weights, a `key`. A run needs none of that, unless its network was made
@@ -88,10 +90,11 @@ def open_model(
     if size is None and isinstance(opened.data.test, ImageFolder):
         size = _own_size(opened.model)
     if size is not None:
-        opened = replace(opened, data=_sized(opened.data, size))
+        opened = _sized(opened, size)
     opened.model.to(device).eval()
     example = opened.data.test.floats([0]).to(device)
-    check_fits(opened.model, example, opened.data.name, len(opened.data.classes))
+    remedy = " If it takes images of another size, pass that as size (--size)." if size is None else ""
+    check_fits(opened.model, example, opened.data.name, len(opened.data.classes), remedy)
     return opened
 
 
@@ -118,8 +121,8 @@ def _from_run(
     config = tables.build(Config, recipe)
     last = config.during(config.epochs - 1)
     found = load_data(data or config.data, data_dir)
-    if last.size is not None and isinstance(found.test, ImageFolder):
-        found = _sized(found, last.size)
+    if last.size is not None:
+        found = _decoded_at(found, last.size)
     name = run.folder.resolve().name + ("" if which == "best" else f" ({which})")
     subject = Subject(name, model, str(recipe["model"]["name"]), parameters(network), recipe=recipe)
     return OpenedModel(with_training(subject, run, recipe), network, found)
@@ -235,8 +238,30 @@ def _own_size(network: nn.Module) -> int | None:
     return resize.size[0] if isinstance(resize, Resize) and resize.size[0] == resize.size[1] else None
 
 
-def _sized(data: DataSet, size: int) -> DataSet:
+def _sized(opened: OpenedModel, size: int) -> OpenedModel:
+    """With images of that side before the network: decoded so from a folder, else resized by a first layer.
+
+    Images that have a size of their own keep it, so that distances and the radii of the data set mean what they mean.
+    """
+    name, test = opened.data.name, opened.data.test
+    if isinstance(test, ImageFolder):
+        return replace(opened, data=_decoded_at(opened.data, size))
+    if isinstance(own := getattr(opened.model, "resize", None), Resize):
+        sides = " × ".join(map(str, own.size))
+        raise ConfigError(f"{opened.subject.name} resizes images to {sides} itself: leave size (--size) out.")
+    height, width = test.pixels.shape[2:]
+    if height != width:
+        raise ConfigError(
+            f"size must not be set for {name}, since it is the side of a square and its images are {height} × {width}; "
+            f"got {size}."
+        )
+    layers = {"resize": Resize(size, size), "network": opened.model}
+    return replace(opened, model=nn.Sequential(OrderedDict(layers)))
+
+
+def _decoded_at(data: DataSet, size: int) -> DataSet:
+    """Images of a folder as squares of that side; any other data as they are."""
     train, test = data.train, data.test
     if not isinstance(train, ImageFolder) or not isinstance(test, ImageFolder):
-        raise ConfigError(f"size must not be set for {data.name}, since only image folders are resized; got {size}.")
+        return data
     return replace(data, train=replace(train, size=size), test=replace(test, size=size))

@@ -54,7 +54,7 @@ def device_of(model: nn.Module, x: Tensor) -> torch.device:
     return next((tensor.device for group in (model.parameters(), model.buffers()) for tensor in group), x.device)
 
 
-def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
+def check_fits(model: Model, x: Tensor, data: str, classes: int | None, remedy: str = "") -> int:
     """The number of classes, by a forward of two images; a model that does not fit the images or classes raises.
 
     Two, since one that normalises by its batch fails on one, and is told of that in words of its own later.
@@ -70,7 +70,7 @@ def check_fits(model: Model, x: Tensor, data: str, classes: int | None) -> int:
             raise
         words = " ".join(str(cause).split()).rstrip(".")
         raise ModelError(
-            f"The model must accept images of {data}, of shape {tuple(x.shape[1:])}; got an error: {words}."
+            f"The model must accept images of {data}, of shape {tuple(x.shape[1:])}; got an error: {words}.{remedy}"
         ) from cause
     if classes is not None and found != classes:
         raise ModelError(
