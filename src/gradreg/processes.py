@@ -3,7 +3,7 @@
 import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ import torch.distributed as dist
 # DDP imports this module, whose functions have the default process group as a default argument. Imported while a group
 # exists, they would keep it alive for ever.
 import torch.distributed.nn.functional
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradreg.errors import ConfigError, LostProcessError
 
@@ -51,13 +51,13 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
-    def average_buffers(self, model: nn.Module) -> None:
-        """Give all processes the mean of their running statistics.
+    def average(self, tensors: Iterable[Tensor]) -> None:
+        """Give all processes the mean of what each keeps, such as running statistics; whole numbers stay.
 
         Each saw its own part of the batch. DDP's way, broadcasting those of rank 0 before every forward, would
         overwrite buffers between the two forwards of a penalty.
         """
-        buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        buffers = [tensor for tensor in tensors if tensor.is_floating_point()]
         if self.world == 1 or not buffers:
             return
         joint = self.sum(torch.cat([buffer.flatten() for buffer in buffers])) / self.world

@@ -7,7 +7,9 @@ from .base import describe as describe
 from .fast import NoisyStep as NoisyStep
 from .fast import RandomStartStep as RandomStartStep
 from .gradient import Gradient as Gradient
+from .label_start import LabelStart as LabelStart
 from .noise import Noise as Noise
+from .prior_guided import PriorGuided as PriorGuided
 from .registry import OBJECTIVES as OBJECTIVES
 from .trades import Trades as Trades
 from .undefended import Undefended as Undefended

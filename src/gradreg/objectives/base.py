@@ -39,6 +39,10 @@ class Draws:
         source = torch.Generator(like.device).manual_seed(generator(stream, *self.key).initial_seed())
         return sampler(whole, source)[self.share]
 
+    def joint_sample(self, stream: str, like: Tensor, sampler: _Sampler) -> Tensor:
+        """One draw shaped as an image of `like`, with a batch axis of 1: the same in every process and micro-batch."""
+        return Draws(self.key, 1, slice(1)).sample(stream, like, sampler)
+
     def number(self, stream: str) -> float:
         """One number for the step, uniform in [-1, 1), the same in every process."""
         return 2 * torch.rand((), generator=generator(stream, *self.key)).item() - 1
@@ -55,6 +59,8 @@ class Moment:
     criterion: Criterion = cross_entropy
     output: Output | None = None
     """From what the model returns to logits, where that is neither a tensor nor has logits."""
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    """What an objective keeps from one step for the next: a part of checkpoints, averaged over processes."""
 
     def logits(self, model: nn.Module, x: Tensor) -> Tensor:
         """What the model says of the images."""

@@ -30,7 +30,7 @@ def ascend(
     begun = calls.state.now(x.device)
     delta = torch.zeros_like(x) if start is None else start
     for _ in range(steps):
-        gradient = _gradient(calls, x + delta, y, begun)
+        gradient = gradient_at(calls, x + delta, y, begun)
         delta = _advance(x, delta, gradient, geometry, radius=radius, step=step, clip=clip)
     return (x + delta).detach()
 
@@ -74,12 +74,13 @@ def ascend_until_wrong(
 
 def single_step(calls: Calls, x: Tensor, y: Target, geometry: Threat, *, step: Radius, clip: bool) -> Tensor:
     """One step of steepest ascent from x, clipped to the box if `clip` but not projected to a ball."""
-    direction = geometry.ascent(_gradient(calls, x, y, calls.state.now(x.device)))
+    direction = geometry.ascent(gradient_at(calls, x, y, calls.state.now(x.device)))
     moved = x + per_image(step, x) * direction
     return moved.clamp(0, 1) if clip else moved
 
 
-def _gradient(calls: Calls, x: Tensor, y: Target, begun: Moment) -> Tensor:
+def gradient_at(calls: Calls, x: Tensor, y: Target, begun: Moment) -> Tensor:
+    """∇ℓ(x) by a pass as from that moment, which moves nothing."""
     with torch.enable_grad(), begun.replayed():
         return calls.record(x, y).input_gradient(differentiable=False)
 

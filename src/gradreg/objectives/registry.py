@@ -3,7 +3,9 @@
 from gradreg.objectives.adversarial import Adversarial
 from gradreg.objectives.fast import NoisyStep, RandomStartStep
 from gradreg.objectives.gradient import Gradient
+from gradreg.objectives.label_start import LabelStart
 from gradreg.objectives.noise import Noise
+from gradreg.objectives.prior_guided import PriorGuided
 from gradreg.objectives.trades import Trades
 from gradreg.objectives.undefended import Undefended
 
@@ -14,5 +16,7 @@ OBJECTIVES: dict[str, type] = {
     "fgsm-rs": RandomStartStep,
     "n-fgsm": NoisyStep,
     "trades": Trades,
+    "label-start": LabelStart,
+    "prior-guided": PriorGuided,
     "noise": Noise,
 }

@@ -62,7 +62,7 @@ class Difference:
                 "graphs=1 without output_slope, or set torch._functorch.config.donated_buffer = False before the model "
                 "is compiled."
             )
-        self.calls.check_graphs_can_be_kept()
+        self.calls.check_graphs_can_be_kept("graphs=2 and output_slope", "use graphs=1 without output_slope")
         move = self._move(gradient)
         halfway = self._halfway(move)
         first = self._first(move)

@@ -151,12 +151,12 @@ class Calls:
         """
         return self.frozen and bool(self.batch_norms)
 
-    def check_graphs_can_be_kept(self) -> None:
+    def check_graphs_can_be_kept(self, kept_by: str, instead: str) -> None:
         """Refuse to leave graphs for later whose parts are computed again in other modes, or move state once more."""
         if self.known.recomputes and (self.may_differ_later or self.state.moves):
             raise ModelError(
-                "graphs=2 and output_slope leave activation checkpointing to loss.backward(), where this model's state "
-                "or batch normalisation would not be what it was: use graphs=1 without output_slope."
+                f"{kept_by} leave activation checkpointing to loss.backward(), where this model's state or batch "
+                f"normalisation would not be what it was: {instead}."
             )
 
     @contextmanager

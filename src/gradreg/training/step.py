@@ -38,6 +38,8 @@ class Learner:
         own = self.measure.criterion is not cross_entropy
         self.criterion = self.measure.criterion if own else smoothed_cross_entropy(settings.label_smoothing)
         self.sums: dict[str, Tensor] = {}
+        self.memory: dict[str, Tensor] = {}
+        """What the objective keeps from one step for the next."""
 
     @property
     def eval_model(self) -> nn.Module:
@@ -52,7 +54,7 @@ class Learner:
         settings = self.settings
         reseed(*key, self.processes.rank)
         for part, (images, labels, draws) in enumerate(self._micro_batches(x, y, key)):
-            moment = Moment(number, epoch, draws, self.criterion, self.measure.output)
+            moment = Moment(number, epoch, draws, self.criterion, self.measure.output, self.memory)
             with self._gradient_sync(part == settings.accumulate - 1):
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
                     outcome = settings.objective(self.wrapped_model, images, labels, moment)
@@ -66,7 +68,7 @@ class Learner:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
             self._add_scalars({"clipped": (norm > settings.clip_norm).float()})
         self.optimizers.step(factor)
-        self.processes.average_buffers(self.model)
+        self.processes.average([*self.model.buffers(), *self.memory.values()])
         if self.average:
             self.average.update(self.model, number + 1)
         return outcome
@@ -92,13 +94,14 @@ class Learner:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the next step depends on."""
         groups = {"model": self.model.state_dict(), "optimizer": self.optimizers.state(), "sums": self.sums}
+        groups["memory"] = self.memory
         if self.average:
             groups["average"] = self.average.model.state_dict()
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` returned."""
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "memory": {}}
         if self.average:
             groups["average"] = {}
         for path, tensor in tensors.items():
@@ -111,7 +114,9 @@ class Learner:
                 raise RunError(f"sums/{name} must be a sum and a count; got shape {tuple(sums.shape)}.")
         load_weights(self.model, groups["model"], "The model in it", _ELSEWHERE)
         self.optimizers.load(groups["optimizer"])
-        self.sums = {name: tensor.to(self.processes.device) for name, tensor in groups["sums"].items()}
+        device = self.processes.device
+        self.sums = {name: tensor.to(device) for name, tensor in groups["sums"].items()}
+        self.memory = {name: tensor.to(device) for name, tensor in groups["memory"].items()}
         if self.average:
             load_weights(self.average.model, groups["average"], "The averaged model in it", _ELSEWHERE)
 
@@ -149,7 +154,7 @@ def _wrapped(model: nn.Module, settings: Settings, processes: Processes) -> nn.M
     called: nn.Module = torch.compile(model) if settings.compile else model  # type: ignore[assignment]
     if processes.world == 1:
         return called
-    # Processes.average_buffers synchronizes buffers instead. The option was renamed in torch 2.13.
+    # Processes.average synchronizes buffers instead. The option was renamed in torch 2.13.
     renamed = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
     option: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
     return DistributedDataParallel(called, **option)
