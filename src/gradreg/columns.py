@@ -37,6 +37,12 @@ def check_bools(name: str, column: Tensor, rows: int) -> None:
 
 def check_pixels(name: str, images: Tensor, rows: int, shape: Sequence[int] | None = None) -> None:
     """Float images in [0, 1]."""
+    check_images(name, images, rows, shape)
+    _check_all(name, images, (images >= 0) & (images <= 1), "pixels from 0 to 1")
+
+
+def check_images(name: str, images: Tensor, rows: int, shape: Sequence[int] | None = None) -> None:
+    """Float images of any finite pixels."""
     wanted = f"{rows} images" + ("" if shape is None else f" of shape {tuple(shape)}")
     if (
         not images.is_floating_point()
@@ -44,7 +50,7 @@ def check_pixels(name: str, images: Tensor, rows: int, shape: Sequence[int] | No
         or (shape is not None and images.shape[1:] != tuple(shape))
     ):
         raise DataError(f"{name} must be {wanted} as floats; got {images.dtype} of shape {tuple(images.shape)}.")
-    _check_all(name, images, (images >= 0) & (images <= 1), "pixels from 0 to 1")
+    _check_all(name, images, images.isfinite(), "finite pixels")
 
 
 def check_number(name: str, value: float, low: float, high: float = _INF, *, infinite: bool = False) -> None:

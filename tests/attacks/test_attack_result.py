@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gradreg.attacks import Pool, attack, boundary, fmn, pgd, polish, pooled, square
 from gradreg.attacks.suite import ATTACKS, SuiteName
+from gradreg.classifier import Classifier
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import ThreatName, threat
 
@@ -251,6 +252,15 @@ def test_an_interrupted_attack_continues(tmp_path: Path) -> None:
     torch.testing.assert_close(result.distance, attack(network, x, y, attacks="quick").distance, atol=1e-5, rtol=0)
     with pytest.raises(ConfigError, match="begun with other settings, other weights; continue"):
         attack(network, x, y, attacks="quick", seed=1, resume=path)
+
+
+def test_pixels_of_another_box_are_resumed_too(tmp_path: Path) -> None:
+    x, y, network = 255 * images(4, 20, "middle"), torch.zeros(4, dtype=torch.int64), small_network()
+    model = Classifier(lambda pixels: network(pixels / 255), box=(0, 255))
+    whole = attack(model, x, y, threat="l2", attacks="quick")
+    torch.testing.assert_close(
+        attack(model, x, y, threat="l2", attacks="quick", resume=tmp_path / "pool").distance, whole.distance
+    )
 
 
 def test_balls_are_not_reached_from_a_wrong_norm() -> None:

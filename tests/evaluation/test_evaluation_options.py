@@ -4,6 +4,8 @@ import inspect
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import gradreg
 from gradreg.cli.arguments import parse
@@ -76,3 +78,9 @@ def test_options_or_keywords_not_both_and_no_others(linear: Any, images: Any) ->
         gradreg.evaluate(model, pair, threats="l2")
     with pytest.raises(ConfigError, match=r"options must be of type EvaluationOptions; got"):
         gradreg.evaluate(model, pair, {"threat": "l2"})  # type: ignore[arg-type]
+
+
+def test_pixels_of_another_box_are_refused_before_any_work() -> None:
+    model = gradreg.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).eval(), box=(0, 255))
+    with pytest.raises(ConfigError, match=r"about pixels from 0 to 1.*; got a classifier of pixels from 0 to 255"):
+        gradreg.evaluate(model, (torch.rand(4, 3, 4, 4), torch.zeros(4, dtype=torch.int64)))

@@ -5,6 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ import gradreg
 from evaluation_toys import CLASSES, linear, quick, toy
 from gradreg.errors import ConfigError, MissingPackageError
 from gradreg.report.cards.hub import FILES
+from gradreg.runs.opening import open_model
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +57,12 @@ def test_a_folder_holds_what_a_hub_shows(evaluated: Path, tmp_path: Path) -> Non
 def test_the_weights_come_back_into_the_network(evaluated: Path, tmp_path: Path) -> None:
     folder = gradreg.publish(linear(), evaluated, tmp_path / "toy")
     other = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
-    loaded = gradreg.load(folder / "model.safetensors", architecture=other)
     x = torch.rand(5, 3, 4, 4)
-    assert torch.equal(loaded(x), linear()(x))
+    for path in (folder, folder / "model.safetensors"):
+        nn.init.zeros_(other[1].weight)  # type: ignore[arg-type]
+        assert torch.equal(gradreg.load(path, architecture=other)(x), linear()(x))
+    with pytest.raises(ConfigError, match="weights of a Sequential that was made in Python, so pass architecture="):
+        gradreg.load(folder)
     assert "license" not in front_matter((folder / "README.md").read_text())
 
 
@@ -68,6 +73,39 @@ def test_normalisation_is_said(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     assert config["input"]["mean"] == pytest.approx([0.1, 0.2, 0.3])
     assert config["input"]["std"] == [1.0]
+    x = torch.rand(5, 3, 4, 4)
+    for architecture in (nn.Sequential(nn.Flatten(), nn.Linear(48, 4)), model):
+        loaded = gradreg.load(folder, architecture=architecture)
+        assert torch.equal(loaded(x), model(x)), "the normalisation comes back too"
+        assert not loaded.training
+    (folder / "config.json").write_text("{}")
+    plain = gradreg.load(folder / "model.safetensors", architecture=nn.Sequential(nn.Flatten(), nn.Linear(48, 4)))
+    assert torch.equal(plain(x), linear()(x)), "a folder of another library is no published one"
+
+
+def test_the_command_line_takes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "published_code.py").write_text(
+        "from torch import nn\n\ndef flat(classes):\n    return nn.Sequential(nn.Flatten(), nn.Linear(48, classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    pixels, labels = toy().test.pixels.numpy(), toy().test.labels.numpy()  # type: ignore[union-attr]
+    np.savez(tmp_path / "toy.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
+    model = gradreg.Classifier(linear(), mean=[0.1], std=[0.5]).eval()
+    quick(tmp_path / "evaluation", model=model, data=toy(), smoothing=())
+    folder, x = gradreg.publish(model, tmp_path / "evaluation", tmp_path / "out"), torch.rand(5, 3, 4, 4)
+    opened = open_model(str(folder), f"npz:{tmp_path / 'toy.npz'}", architecture="published_code:flat")
+    assert torch.equal(opened.model(x), model(x))
+
+
+def test_a_function_that_reads_answers_must_be_given_again(tmp_path: Path) -> None:
+    model = gradreg.Classifier(linear(), output=lambda found: 2 * found).eval()
+    quick(tmp_path / "evaluation", model=model, data=toy(), smoothing=())
+    folder = gradreg.publish(model, tmp_path / "evaluation", tmp_path / "out")
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(48, 4)), torch.rand(5, 3, 4, 4)
+    with pytest.raises(ConfigError, match="published with a function that reads the answers"):
+        gradreg.load(folder, architecture=network)
+    again = gradreg.Classifier(network, output=lambda found: 2 * found)
+    assert torch.equal(gradreg.load(folder, architecture=again)(x), model(x))
 
 
 def test_an_evaluation_of_other_weights_is_refused(evaluated: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gradreg.checks.objects import check_kind, check_several
 from gradreg.checks.scalars import check_count, shown
 from gradreg.checks.tensors import check_positions
 from gradreg.codec import join
-from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
+from gradreg.columns import check_bools, check_floats, check_images, check_number, check_whole
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Threat, ThreatName
 from gradreg.penalty.passes import Model
@@ -217,7 +217,8 @@ def _check(result: AttackResult, examined: Tensor) -> None:
     check_whole("backwards", result.backwards, n)
     if result.adversarial.ndim < 2 or len(result.adversarial) != n:
         raise DataError(f"adversarial must be {n} images; got shape {tuple(result.adversarial.shape)}.")
-    check_pixels("adversarial", result.adversarial[examined], int(examined.sum()))
+    # Of a classifier's own box, which need not be [0, 1].
+    check_images("adversarial", result.adversarial[examined], int(examined.sum()))
 
 
 def pooled(results: Iterable[AttackResult]) -> AttackResult:

@@ -62,6 +62,12 @@ def evaluate(
     chosen = options_of(EvaluationOptions, options, keywords)
     need("scipy", "An evaluation")
     classifier = Classifier.of(model)
+    if classifier.box != (0.0, 1.0):
+        low, high = classifier.box
+        raise ConfigError(
+            f"An evaluation is about pixels from 0 to 1, and so are its radii; got a classifier of pixels from {low:g} "
+            f"to {high:g}: let the model multiply inside."
+        )
     subject = subject or describe(classifier, name)
     inputs = inputs_of(data, calibration, chosen)
     inputs = inputs.to(device_of(classifier, inputs.x)).quoted_in(chosen.norms)

@@ -15,6 +15,7 @@ from gradreg.models.registry import MODELS
 from gradreg.reading import one_sentence
 from gradreg.runs import files, networks
 from gradreg.runs.directory import RunDirectory
+from gradreg.runs.published import Published
 from gradreg.runs.trust import Trust, check_trusted, trusted_packages
 from gradreg.runs.weights import check_fit, load_weights
 
@@ -36,11 +37,20 @@ def load(
 
     `run` may also be a weights file (.safetensors, .pt, .pth, .ckpt) for an `architecture`: a network of yours, which
     gets the weights, or a name that `gradreg.build` knows, with its `options` such as {"classes": 10}. `key` says which
-    weights, in a file that holds several sets.
+    weights, in a file that holds several sets. A folder that `gradreg.publish` wrote needs an `architecture` too, and
+    is loaded with its normalisation: the same pixels give the same logits.
     """
     trusted_packages(trust)
+    if (published := Published.at(Path(run))) is not None:
+        if architecture is None:
+            raise ConfigError(
+                f"{run} holds the weights of a {published.architecture} that was made in Python, so pass "
+                "architecture=, such a network made by its own code, which gets them."
+            )
+        return published.restored(_from_file(published.weights, architecture, options or {}, key))
     if architecture is not None or (files.is_weights(Path(run)) and not Path(run).is_dir()):
-        return _from_file(Path(run), architecture, options or {}, key)
+        path = Path(run) / f"{which}.safetensors" if Path(run).is_dir() else Path(run)
+        return _from_file(path, architecture, options or {}, key)
     directory = RunDirectory(networks.resolve(run))
     if not (directory.folder / networks.CONFIG).is_file():
         raise RunError(
@@ -54,8 +64,8 @@ def load(
     model = config.get("model")
     if model is None:
         raise RunError(
-            f"The network of {run} was made in Python, so its recipe does not say how to build it: build it yourself "
-            f"and load {which}.safetensors with safetensors.torch.load_model."
+            f"The network of {run} was made in Python, so its recipe does not say how to build it: pass architecture=, "
+            "such a network made by its own code, which gets the weights."
         )
     if not isinstance(model, dict) or not isinstance(model.get("name"), str):
         raise RunError(f"{path} is damaged: model must be a table with a name; got {str(model)[:60]!r}.")

@@ -27,6 +27,7 @@ from gradreg.processes import joined
 from gradreg.runs import files, networks
 from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
+from gradreg.runs.published import Published
 from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, check_fits, parameters
 from gradreg.runs.trust import Trust, trusted_packages
@@ -154,7 +155,8 @@ def _from_weights(
     data: str | None,
     data_dir: Any,
 ) -> OpenedModel:
-    weights = path / f"best{SUFFIX}" if path.is_dir() else path
+    published = Published.at(path)
+    weights = path if not path.is_dir() else path / f"best{SUFFIX}" if published is None else published.weights
     if not weights.is_file():
         raise ModelError(f"{weights} does not exist: pass the path of a weights file or of a run directory.")
     if architecture is None:
@@ -165,6 +167,8 @@ def _from_weights(
     network = _build(architecture, options, found)
     remedy = f"check --architecture {architecture} and the options of the network"
     files.load_into(network, files.read(weights, key), weights, remedy)
+    if published is not None and "mean" not in options:
+        network = published.restored(network)
     name = path.resolve().name if path.is_dir() else path.stem
     subject = Subject(name, model, architecture, parameters(network))
     return OpenedModel(with_training(subject, run, run.config()) if run else subject, network, found)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,17 @@ from gradreg.report.cards import card
 from gradreg.report.cards.figures import Remarks, figures
 from gradreg.report.cards.shipping import evaluated_weights
 from gradreg.runs.onnx import export_onnx
+from gradreg.runs.published import CONFIG, WEIGHTS, Input
 from gradreg.writing import replacing
 
-README, WEIGHTS, CONFIG, CURVE, RECORDS, PICTURE, ONNX = FILES = (
+README, CURVE, RECORDS, PICTURE, ONNX = OURS = (
     "README.md",
-    "model.safetensors",
-    "config.json",
     "robustness.json",
     "records.json",
     "robustness.png",
     "model.onnx",
 )
+FILES = (*OURS, WEIGHTS, CONFIG)
 _SHARES = (0.25, 0.5, 1.0, 1.5, 2.0)
 
 
@@ -51,7 +52,9 @@ def publish(
     remarks: Remarks | None = None,
     replace: bool = False,
 ) -> Path:
-    """Write a folder that can be uploaded to the Hugging Face Hub as it is; returns its path.
+    """Write a network made in Python as a folder: for `gradreg.load(folder, architecture=…)`, and for a model hub.
+
+    It can be uploaded to the Hugging Face Hub as it is. Returns its path.
 
     `evaluation` is the folder that `evaluate(model, data, folder=…)` wrote about these very weights; every figure of
     the card is from it. `license` goes into the front matter, as in "mit". `onnx` adds the network as a file that runs
@@ -134,7 +137,7 @@ A network `{subject.architecture}` of {subject.parameters:,} parameters for {ima
 ```python
 import gradreg
 
-model = gradreg.load("{WEIGHTS}", architecture=network)  # a {subject.architecture} from its own code, with any weights
+model = gradreg.load("path/to/this/folder", architecture=network)  # a {subject.architecture} made by its own code
 ```{also}
 
 The classes, in the order of the logits: {", ".join(data.classes)}."""
@@ -156,14 +159,12 @@ def _curve_section(evaluation: Evaluation) -> str:
 
 
 def _config(model: nn.Module, evaluation: Evaluation) -> dict[str, Any]:
-    classifier = Classifier.of(model)
-    mean, std = (None if each is None else each.flatten().tolist() for each in (classifier._mean, classifier._std))
     subject, data = evaluation.subject, evaluation.data
     return {
         "architecture": subject.architecture,
         "parameters": subject.parameters,
         "id2label": {str(i): name for i, name in enumerate(data.classes)},
-        "input": {"shape": list(data.shape), "box": list(classifier.box), "mean": mean, "std": std},
+        "input": asdict(Input.of(Classifier.of(model), data.shape)),
         "gradreg": __version__,
         "torch": torch.__version__,
     }

@@ -146,6 +146,11 @@ def _open(run: Path, trust: Trust) -> _Trained:
     name = str(model.get("name")) if isinstance(model, Mapping) else ""
     if ":" in name and name.partition(":")[0] not in LIBRARIES:
         raise ConfigError(f"The network of {run} is {name}, your own code, which is not shipped with its weights.")
+    if recipe and model is None:
+        raise ConfigError(
+            f"The network of {run} was made in Python, so no recipe builds it: gradreg.publish(model, evaluation, "
+            "folder) ships it."
+        )
     network = load(run, trust=trust)
     return _Trained(directory, recipe, directory.weights("best"), network, trust)
 
