@@ -1,7 +1,9 @@
 """Models whose forward leaves traces. Both passes of a difference must be of one function and move it once."""
 
 import random
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,80 @@ class Tied(Around):
         return x * self.two
 
 
+class InAList(Around):
+    """A count, a tensor and a dictionary in a list, which a hook of a closure shares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        seen = self.memory = [0, torch.ones(3, 1, 1, dtype=torch.float64), {"largest": 0.0}]
+        self.net.register_forward_hook(lambda net, given, out: seen.append(out.detach().mean()))
+
+    memory: list[Any]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.memory[0] += 1
+        self.memory[1].mul_(0.9)
+        self.memory[2]["largest"] = max(self.memory[2]["largest"], float(x.detach().max()))
+        logits = super().forward(x * self.memory[1])
+        left: Tensor = self.memory.pop()  # by the hook
+        return logits + left
+
+
+class InATuple(Around):
+    """A tuple that every call replaces, a queue, a set and an array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory, self.calls = (1.0, "calls"), deque([1.0], maxlen=2)
+        self.array, self.names = np.ones(3), {0}
+
+    def before(self, x: Tensor) -> Tensor:
+        self.memory = (0.9 * self.memory[0], "calls")
+        self.calls.append(0.9 * self.calls[-1])
+        self.array *= 0.9
+        self.names.add(len(self.names))
+        return x * self.memory[0] * self.calls[-1] * float(self.array.mean()) / len(self.names)
+
+
+@dataclass
+class Meter:
+    """As training loops have them."""
+
+    calls: int = 0
+    means: list[float] = field(default_factory=list)
+
+    def update(self, x: Tensor) -> float:
+        self.calls += 1
+        self.means.append(float(x.detach().mean()))
+        return float(0.9**self.calls)
+
+
+class InAnObject(Around):
+    """State of a plain object that a module holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = Meter()
+
+    def before(self, x: Tensor) -> Tensor:
+        return x * self.memory.update(x)
+
+
+class NoModule:
+    """A callable object around a network, with state of its own."""
+
+    def __init__(self) -> None:
+        self.net, self.calls = Around().double(), 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        logits: Tensor = self.net(x * 0.9**self.calls)
+        return logits
+
+    def parameters(self) -> Any:
+        return self.net.parameters()
+
+
 def _normed(layer: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), layer, nn.GELU(), nn.Flatten(), nn.Linear(64, 4))
 
@@ -168,6 +244,10 @@ STATEFUL: dict[str, Callable[[], Any]] = {
     "global numpy": GlobalNumpy,
     "global python": GlobalPython,
     "observed": Observed,
+    "in a list": InAList,
+    "in a tuple": InATuple,
+    "in an object": InAnObject,
+    "no module": NoModule,
     "tied": Tied,
 }
 

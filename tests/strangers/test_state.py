@@ -38,11 +38,19 @@ def traces(model: Any) -> dict[str, Any]:
     modules, generators = contents(model)
     kept: dict[str, Any] = {f"{i}.{name}": value for i, m in enumerate(modules) for name, value in m._buffers.items()}
     kept |= {
-        f"{i}.{name}": vars(m)[name] for i, m in enumerate(modules) for name in ("calls", "memory") if name in vars(m)
+        f"{i}.{name}": _plain(vars(m)[name])
+        for i, m in enumerate(modules)
+        for name in ("calls", "memory")
+        if name in vars(m)
     }
+    kept |= {name: str(vars(model)[name]) for name in ("array", "names", "calls") if name in vars(model)}
     kept |= {f"source {i}": _state(source) for i, source in enumerate(generators)}
     kept |= {"torch": torch.get_rng_state(), "numpy": str(np.random.get_state()), "python": random.getstate()}
     return {name: value.clone() if isinstance(value, Tensor) else value for name, value in kept.items()}
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, list) else value
 
 
 def _state(source: Any) -> Any:

@@ -1,11 +1,12 @@
 """What a model consists of: the modules and random generators that it holds or, as a function, refers to."""
 
+import sys
 from collections.abc import Iterator
 from functools import partial
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradreg.calling.answers import Model
 from gradreg.calling.streams import GENERATORS, Generator
@@ -42,12 +43,26 @@ def contents(model: Model) -> tuple[list[nn.Module], list[Generator]]:
     return list(modules.values()), list(generators.values())
 
 
+# No state is kept in objects of these, beyond what is known of generators.
+_KNOWN = sys.stdlib_module_names.union(("torch", "numpy", "gradreg")) - {"__main__"}
 _FOLLOWED = (*GENERATORS, FunctionType, MethodType, partial)
 
 
 def written_by_a_user(module: nn.Module) -> bool:
     """Modules of torch keep their state in buffers; what else they hold is their own affair."""
     return type(module).__module__.split(".")[0] != "torch"
+
+
+def is_keeper(value: object) -> bool:
+    """An object of a class that a user wrote, and no module: what it has in attributes may be state."""
+    kind = type(value)
+    if kind is SimpleNamespace:
+        return True
+    return (
+        kind.__module__.partition(".")[0] not in _KNOWN
+        and not isinstance(value, nn.Module | Tensor | type)
+        and hasattr(value, "__dict__")
+    )
 
 
 def in_train_mode(model: Model) -> list[nn.Module]:

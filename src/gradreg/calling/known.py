@@ -12,7 +12,7 @@ from torch import nn
 from gradreg.calling.answers import Model
 
 Place = tuple[int, str, str]
-"""The number of a module, "buffer" or "attribute", and a name."""
+"""The number of a module, "buffer", "attribute" or the name of an object that it holds, and a name in that."""
 
 
 class Known:

@@ -7,18 +7,20 @@ saved is written to.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradreg.calling.contents import written_by_a_user
+from gradreg.calling.contents import is_keeper, written_by_a_user
 from gradreg.calling.known import Known, Place
 from gradreg.calling.streams import Generator, RandomState, global_streams
-from gradreg.calling.values import changed, copies, holds_fractions
+from gradreg.calling.values import changed, copies, holds_fractions, is_container, is_plain, refill
 
 _ABSENT: Any = object()
+_OWNER, _WITHIN = -1, "in "
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
@@ -46,11 +48,21 @@ class State:
     """The places of some modules where a forward can leave traces, as far as they are known to be used."""
 
     def __init__(
-        self, modules: Sequence[nn.Module], generators: Sequence[Generator], known: Known, *, evaluated: bool = False
+        self,
+        modules: Sequence[nn.Module],
+        generators: Sequence[Generator],
+        known: Known,
+        *,
+        owner: object = None,
+        evaluated: bool = False,
     ) -> None:
-        """`evaluated`: of attributes only what is not whole is put back, since whole numbers count queries."""
+        """`owner`: the model itself, which may be an object and no module.
+
+        `evaluated`: of attributes only what is not whole is put back, since whole numbers count queries.
+        """
+        self._owner = owner if is_keeper(owner) else None
         self._modules, self._known, self._learning = modules, known, known.moving is None
-        self._is_state = holds_fractions if evaluated else _is_plain
+        self._is_state = holds_fractions if evaluated else is_plain
         self._keeps_new = evaluated
         self._generators = [*generators, *(global_streams() if known.draws is not False else ())]
         buffers = self._buffers()
@@ -75,8 +87,9 @@ class State:
         made_since = ((place, _ABSENT) for place in self._attributes() - moment.attributes)
         pairs = [*zip(self._places, moment.values, strict=True), *self._late(moment), *made_since]
         originals = [self._at(place) for place, _ in pairs]
-        for (place, _), copy in zip(pairs, copies([value for _, value in pairs]), strict=True):
-            self._put(place, copy)
+        held = [copy(original) if is_container(original) else None for original in originals]
+        for (place, _), found, original in zip(pairs, copies([value for _, value in pairs]), originals, strict=True):
+            self._put(place, original if refill(original, found) else found)
         before = self._attributes()
         try:
             yield
@@ -85,7 +98,8 @@ class State:
         finally:
             for place in () if self._keeps_new else self._attributes() - before:
                 self._put(place, _ABSENT)
-            for (place, _), original in zip(pairs, originals, strict=True):
+            for (place, _), original, parts in zip(pairs, originals, held, strict=True):
+                refill(original, parts)
                 self._put(place, original)
 
     def _late(self, moment: Moment) -> list[tuple[Place, Any]]:
@@ -113,8 +127,14 @@ class State:
         self._known.moving = tuple(dict.fromkeys([*moved, *made]))
 
     def _holder(self, place: Place) -> dict[str, Any]:
-        module = self._modules[place[0]]
-        return module._buffers if place[1] == "buffer" else vars(module)
+        number, kind, _ = place
+        if number == _OWNER:
+            return vars(self._owner)
+        module = self._modules[number]
+        if kind in ("buffer", "attribute"):
+            return module._buffers if kind == "buffer" else vars(module)
+        keeper = vars(module).get(kind.removeprefix(_WITHIN))
+        return vars(keeper) if is_keeper(keeper) else {}
 
     def _at(self, place: Place) -> Any:
         holder, name = self._holder(place), place[2]
@@ -136,17 +156,21 @@ class State:
         """What modules that users wrote keep besides, while it is not known which of it matters."""
         if not self._learning:
             return frozenset()
-        users = ((number, module) for number, module in enumerate(self._modules) if written_by_a_user(module))
-        return frozenset(
-            (number, "attribute", name)
+        users = [(number, module) for number, module in enumerate(self._modules) if written_by_a_user(module)]
+        owned = () if self._owner is None else [(_OWNER, "attribute", vars(self._owner))]
+        held = [
+            (number, _WITHIN + name, vars(value))
             for number, module in users
             for name, value in vars(module).items()
+            if is_keeper(value)
+        ]
+        kept = [(number, "attribute", vars(module)) for number, module in users]
+        return frozenset(
+            (number, kind, name)
+            for number, kind, values in (*kept, *held, *owned)
+            for name, value in values.items()
             if name not in _OF_EVERY_MODULE and self._is_state(value)
         )
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, Tensor | int | float | str)
 
 
 def _writes(tensor: Any) -> int:

@@ -105,7 +105,7 @@ class Calls:
         self.frozen = bn == "frozen"
         self.compiled = is_compiled(model, modules)
         self.known = known(model, modules, bn, autocast)
-        self.state = State(modules, generators, self.known)
+        self.state = State(modules, generators, self.known, owner=model)
 
     @property
     def images_interact(self) -> bool:
