@@ -1,6 +1,7 @@
 """A valid call of everything public, which odd values are valid in it too, and what is not called by users."""
 
-from typing import get_type_hints
+import re
+from typing import Any, get_type_hints
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ import torch
 import gradreg
 from arguments import toys
 from arguments.call import Call
-from arguments.surface import entries
+from arguments.surface import Entry, entries
 from arguments.toys import Counting, asked
 from arguments.training_calls import TRAINING
 from gradreg.attacks.run import Attack
@@ -228,6 +229,25 @@ MEASURES: dict[str, Call] = {
 }
 
 
+_NORMS: dict[str, Any] = {
+    **{type(each).__name__: each for each in gradreg.norms.THREATS.values()},
+    "Mahalanobis": gradreg.norms.Mahalanobis(torch.eye(toys.images()[0].numel())),
+    "Pixelwise": gradreg.norms.Pixelwise(),
+    "Weighted": gradreg.norms.Weighted("l2", torch.ones(1, 1, 1)),
+    "Threat": gradreg.threat("l2"),
+}
+_OF_ONE_SHAPE = ("Mahalanobis", "Weighted")
+
+
+def _of_a_norm(name: str, entry: Entry) -> Call:
+    """A method of a norm, with images, a radius and a generator as far as it takes them."""
+    first, *others = (each.name for each in entry.arguments)
+    kind = name.split(".")[1]
+    more = {"radius": 0.5, "generator": torch.Generator().manual_seed(0)}
+    takes = {first: "0 to 255" if kind in _OF_ONE_SHAPE else "0 to 255, 2×3 tensor", "radius": "0, 10**12, 1e-300"}
+    return Call(lambda: {first: toys.images(), **{each: more[each] for each in others}}, takes, of=lambda: _NORMS[kind])
+
+
 def _few(found: Attack) -> dict[str, int]:
     """Fewer steps of an attack than by default."""
     hints = get_type_hints(found.search, include_extras=True)
@@ -242,6 +262,12 @@ _BY_DEFAULT = {
     or (isinstance(entry.function, type) and entry.arguments and not any(each.required for each in entry.arguments))
 }
 
+_OF_NORMS = {
+    name: _of_a_norm(name, entry)
+    for name, entry in entries().items()
+    if re.fullmatch(r"norms\.\w+\.(norm|dual_norm|ascent|pull|climb|project|retract|sample|sample_surface)", name)
+}
+
 # Records that gradreg makes and users read.
 MADE = {
     "AttackResult", "Certificates", "Evaluation", "Flag", "Inspection", "RegularizedLoss", "Verdict", "bounds.Bound",
@@ -254,10 +280,11 @@ MADE = {
 INNER = (
     r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
     r"(diagnosis\.Masked|models\.Normalize|Averaged|ZeroShot)\.forward",
-    r"norms\.(L1|L2|Linf|Mahalanobis|Pixelwise|Threat|Weighted)\.(?!of_covariance)\w+|norms\.(Threat|per_image)",
-    r"objectives\.\w+\.(__call__|calls|criterion|logits|losses|number|ramp|sample)|objectives\.Objective",
+    r"norms\.\w+\.(backward|core|forward|gradient|gradient_to_core|from_core|nearest|parameters|project_weighted|to_core)",
+    r"norms\.(Threat|per_image)",
+    r"objectives\.\w+\.(__call__|calls|criterion|logits|losses|number|ramp|sample|joint_sample)|objectives\.Objective",
     r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",
     r"training\.\w+\.(begin|log|end)|training\.(Logger|WandbLogger)",
 )
 
-CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE | TRAINING
+CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE | _OF_NORMS | TRAINING

@@ -106,6 +106,8 @@ def spoiled(argument: Argument, call: Mapping[str, Any]) -> dict[str, Any]:
 
 _TENSORS: dict[str, Callable[[Tensor], dict[str, Any]]] = {
     "x": images,
+    "v": images,
+    "g": images,
     "start": images,
     "data": images,
     "y": labels,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from gradreg.norms.calls import guard
 from gradreg.norms.halfspace import across
 from gradreg.norms.identity import attributes, digest, slug
 from gradreg.norms.projections import weighted_by_ascent
@@ -50,6 +51,7 @@ class Threat(ABC):
         super().__init_subclass__(**more)
         # A subclass of L2 is another norm than l2: names and symbols are not inherited.
         cls._name = name
+        guard(cls)
         if "symbol" not in vars(cls):
             cls.symbol = cls.__name__
 
@@ -150,3 +152,6 @@ class Threat(ABC):
 
     def __repr__(self) -> str:
         return f"threat({self.name!r})"
+
+
+guard(Threat)
