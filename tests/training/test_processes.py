@@ -32,7 +32,11 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "undefended": {"name": "undefended"},
     "gradient": {"name": "gradient", "threat": "l2", "eps": 1.0, "h": 0.1, "h_jitter": 0.5},
     "adversarial": {"name": "adversarial", "threat": "l2", "eps": 0.5, "steps": 3},
+    "second step": {"name": "gradient", "eps": 0.5, "noise": 0.5, "second_step": 0.98, "alignment": True},
+    "label-start": {"name": "label-start", "eps": 0.05, "every": 4, "weight": 1.0, "smoothing": 0.2},
+    "prior-guided": {"name": "prior-guided", "threat": "l2", "eps": 0.5, "weight": 0.1},
 }
+ACCUMULATED = ("adversarial", "prior-guided")
 
 
 def perceptron() -> nn.Module:
@@ -56,7 +60,8 @@ def worker(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     for name in OBJECTIVES:
         run(Path(folder) / f"two-{name}", name)
-    run(Path(folder) / "accumulated", "adversarial", accumulate=2)
+    for name in ACCUMULATED:
+        run(Path(folder) / f"accumulated-{name}", name, accumulate=2)
     found = rectangular_metrics(Path(folder) / "images", Processes(rank, 2, torch.device("cpu")))
     (Path(folder) / f"metrics-{rank}.json").write_text(json.dumps(asdict(found)))
     with pytest.raises(ConfigError, match="batch_size must be divisible by processes × accumulate = 2 × 1; got 15"):
@@ -123,7 +128,8 @@ def test_two_processes_follow_the_loss_curve_of_one(tmp_path: Path) -> None:
     assert [row["epoch"] for row in metrics(tmp_path / "stopped")] == [1]
     for name in OBJECTIVES:
         run(tmp_path / name, name)
-    for name, other in [*((name, f"two-{name}") for name in OBJECTIVES), ("adversarial", "accumulated")]:
+    both = [*((name, f"two-{name}") for name in OBJECTIVES), *((name, f"accumulated-{name}") for name in ACCUMULATED)]
+    for name, other in both:
         one, two = metrics(tmp_path / name), metrics(tmp_path / other)
         for key in ("loss", "train_accuracy", "clean", "held_out_loss", "probe", "grad_norm", "grad_norm_max"):
             curves = [[row[key] for row in rows] for rows in (one, two)]

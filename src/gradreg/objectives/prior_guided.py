@@ -43,7 +43,8 @@ class PriorGuided:
         prior = self._prior(x, at, geometry)
         start = x + geometry.retract(prior, radius)
         ends = one_step(model, x, start, y, at, geometry, step=step, radius=radius, clip=self.clip)
-        self._learn(prior, ends.gradient, at, geometry)
+        at.memory["prior_gradient"] += ends.gradient.mean(0, keepdim=True)
+        at.memory["prior_total"] += ends.gradient.abs().sum()
         apart = (ends.logits - ends.start).square().mean()
         scalars = {"adversarial_loss": ends.losses.detach().mean(), "consistency": apart.detach()}
         return Outcome(ends.losses.mean() + self.weight * apart, ends.logits.detach(), scalars)
@@ -56,16 +57,25 @@ class PriorGuided:
 
     def _prior(self, x: Tensor, at: Moment, geometry: Threat) -> Tensor:
         """The perturbation of all images; at the beginning, or for images of another size, a corner of its ball."""
-        kept = at.memory.get("prior")
-        if kept is not None and kept.shape[1:] == x.shape[1:]:
-            return kept
-        noise = at.draws.joint_sample("prior", x, lambda like, source: like.uniform_(-1, 1, generator=source))
-        at.memory["prior_momentum"] = torch.zeros_like(noise)
-        return self.reach * self.eps * geometry.ascent(noise)
+        kept = at.memory
+        if "prior" not in kept or kept["prior"].shape[1:] != x.shape[1:]:
+            noise = at.draws.joint_sample("prior", x, lambda like, source: like.uniform_(-1, 1, generator=source))
+            kept["prior"] = self.reach * self.eps * geometry.ascent(noise)
+            kept["prior_momentum"] = torch.zeros_like(noise)
+            _clear(kept, at.step)
+        elif int(kept["prior_step"]) != at.step:
+            self._learn(kept, geometry)
+            _clear(kept, at.step)
+        return kept["prior"]
 
-    def _learn(self, prior: Tensor, gradient: Tensor, at: Moment, geometry: Threat) -> None:
-        total, length = gradient.abs().sum(), self.reach * self.eps
-        mean = gradient.mean(0, keepdim=True) / total.where(total > 0, 1)
-        momentum = mean + self.decay * at.memory["prior_momentum"]
-        at.memory["prior_momentum"] = momentum
-        at.memory["prior"] = geometry.retract(prior + length * geometry.ascent(momentum), length)
+    def _learn(self, kept: dict[str, Tensor], geometry: Threat) -> None:
+        """By the step before: only now all of its micro-batches and processes have given their part."""
+        total, length = kept["prior_total"], self.reach * self.eps
+        mean = kept["prior_gradient"] / total.where(total > 0, 1)
+        kept["prior_momentum"] = mean + self.decay * kept["prior_momentum"]
+        kept["prior"] = geometry.retract(kept["prior"] + length * geometry.ascent(kept["prior_momentum"]), length)
+
+
+def _clear(kept: dict[str, Tensor], step: int) -> None:
+    kept["prior_gradient"], kept["prior_total"] = torch.zeros_like(kept["prior"]), kept["prior"].new_zeros(())
+    kept["prior_step"] = torch.tensor(step)
