@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|calibration|limits|attacks|precision|diagnosis|claims`: gradreg itself, measured.
+"""`python -m bench training|certify|calibration|limits|attacks|precision|band|diagnosis|claims`: gradreg, measured.
 
 What a measurement does is imported when it runs.
 """
@@ -12,6 +12,7 @@ from tyro.conf import subcommand
 
 from bench.options import (
     AttackOptions,
+    BandOptions,
     CalibrationOptions,
     CertifyOptions,
     ClaimOptions,
@@ -29,6 +30,7 @@ Options = (
     | Annotated[LimitOptions, subcommand("limits")]
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[PrecisionOptions, subcommand("precision")]
+    | Annotated[BandOptions, subcommand("band")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
 )
@@ -40,6 +42,7 @@ _MODULES = {
     LimitOptions: "bench.limits",
     AttackOptions: "bench.attacks_command",
     PrecisionOptions: "bench.precision",
+    BandOptions: "bench.band_command",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",
 }

@@ -1,6 +1,6 @@
 """The two networks of a measurement: those of two run directories, or the digits' ones, trained in a minute."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,16 +34,28 @@ def weights_of(models: Mapping[str, nn.Module]) -> dict[str, str]:
 
 def of_digits(network: str, data: DataSet, options: TwoNetworks, ledger: Ledger) -> nn.Module:
     """The digits' network of that name, trained here; it is kept, so that all figures are of the same weights."""
-    assert isinstance(data.train, Images)
-    name = f"{network}-network"
-    kept: _Weights | None = ledger.load(name, _Weights)
-    if kept is None:
-        model = trained(data.train, EPS if network == "regularised" else 0.0, options.epochs, options.seed)
+    images, eps = data.train, EPS if network == "regularised" else 0.0
+    assert isinstance(images, Images)
+    return _fastest(
+        kept(
+            ledger,
+            f"{network}-network",
+            lambda: fresh_model(options.seed),
+            lambda: trained(images, eps, options.epochs, options.seed),
+        )
+    )
+
+
+def kept(ledger: Ledger, name: str, fresh: Callable[[], nn.Module], train: Callable[[], nn.Module]) -> nn.Module:
+    """The trained network of that name in eval mode: a fresh one with the weights that the ledger has, else trained."""
+    weights: _Weights | None = ledger.load(name, _Weights)
+    if weights is None:
+        model = train()
         ledger.save(name, _Weights(model.state_dict()))
     else:
-        model = fresh_model(options.seed).eval()
-        model.load_state_dict(kept.tensors)
-    return _fastest(model)
+        model = fresh().eval()
+        model.load_state_dict(weights.tensors)
+    return model
 
 
 def _opened(run: Path) -> nn.Module:

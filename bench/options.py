@@ -293,6 +293,55 @@ class PrecisionOptions:
         return {key: value for key, value in asdict(self).items() if key not in _PLACES}
 
 
+@dataclass(frozen=True, kw_only=True)
+class BandOptions:
+    """How far outside of a radius images are left early: learned on some networks, judged on others by AutoAttack."""
+
+    learn: str | Sequence[str] = f"{DIGITS},fashion-mnist"
+    """Data sets of grey 28x28 images to learn on, comma-separated; five networks each."""
+    judge: str = "fashion-mnist"
+    """The data set whose test images are judged, with five other networks."""
+    images: int = 200
+    """Per network and threat, at most, to learn on: training images that no network was trained on."""
+    judged: int = 500
+    """Test images per network and threat; 0 only learns."""
+    chunk: int = 100
+    """Images that are attacked together; an interruption loses at most these."""
+    steps: int = 300
+    """Of training, at least; on at most 20,000 images."""
+    threats: str | Sequence[str] = "l2,linf"
+    """Comma-separated: l2, linf."""
+    seed: int = 0
+    data_dir: Path | None = None
+    """Folder of the data sets; default: $GRADREG_DATA, or the user's cache folder."""
+    json: Path | None = None
+    """A file to write all figures to."""
+    work: Path | None = None
+    """A folder that keeps what is finished: the same command continues from there. Default: nothing is kept."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _at_least_one(self, "images", "chunk", "steps")
+        _check_known("threats", _names(self.threats), THREATS)
+        _check_writable(self.json)
+        if not self.norms or not self.sources:
+            raise ConfigError("learn and threats must each name at least one; got none.")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The data sets to learn on."""
+        return _names(self.learn)
+
+    @property
+    def norms(self) -> tuple[ThreatName, ...]:
+        """The threats by name, in the order they are measured."""
+        return tuple(name for name in THREATS if name in _names(self.threats))
+
+    def facts(self) -> dict[str, Any]:
+        """What the figures depend on, and not where they are written to."""
+        return {key: value for key, value in asdict(self).items() if key not in _PLACES}
+
+
 # Where something lies does not change what is measured.
 _PLACES = ("data_dir", "json", "work")
 

@@ -13,7 +13,8 @@ After "gradreg:" stands one of
 - "attacks" and one of its tables, from a file of `python -m bench attacks --json`,
 - "claims", from a file of `python -m bench claims --json`,
 - "steps", from a file of `python -m bench training --json`,
-- "precision", from a file of `python -m bench precision --json`.
+- "precision", from a file of `python -m bench precision --json`,
+- "band learned" or "band judged", from a file of `python -m bench band --json`.
 
 After "from" stand the folders, as patterns relative to the checkout of the page (the nearest folder above it that holds
 a pyproject.toml).
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.make import benches
+from docs.make.band import band_table
 from docs.make.claims import claims_table
 from docs.make.ordering import ordering
 from docs.make.precision import precision_table
@@ -127,6 +129,8 @@ def _made(words: Sequence[str], patterns: Sequence[str], root: Path) -> Table:
             return steps_table(root / " ".join(patterns))
         case ["precision"]:
             return precision_table(root / " ".join(patterns))
+        case ["band", *kind]:
+            return band_table(kind, root / " ".join(patterns))
         case ["attacks", *kind]:
             return benches.attacks_table(kind, benches.read(root / " ".join(patterns)))
     return table(words, compare(folders(patterns, root, FACTS, "evaluation")))

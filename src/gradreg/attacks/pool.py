@@ -24,6 +24,8 @@ from gradreg.storage import read, write
 
 _KIND = "pool of attack results"
 _TENSORS = ("distance", "adversarial", "forwards", "backwards")
+# Truth values per image that a result may have or not.
+_NOTED = ("blind", "left_early")
 
 
 class Pool:
@@ -119,8 +121,17 @@ class Pool:
         winner = list(best.winner)
         for position, row in zip(at.tolist(), better.nonzero().flatten().tolist(), strict=True):
             winner[position] = here.winner[row]
-        self._best = replace(best, winner=tuple(winner))
+        self._best = replace(best, winner=tuple(winner), left_early=self._left_early(best, here, images))
         self.examined[images] = True
+
+    def _left_early(self, best: AttackResult, here: AttackResult, images: Tensor) -> Tensor | None:
+        """Which images were left early by all that could leave them."""
+        if here.left_early is None:
+            return best.left_early
+        if best.left_early is None:
+            return torch.zeros(len(self), dtype=torch.bool).index_put((images,), here.left_early)
+        both = here.left_early & (best.left_early[images] | ~self.examined[images])
+        return best.left_early.index_put((images,), both)
 
     def _verified(
         self,
@@ -158,8 +169,7 @@ class Pool:
         codes = torch.tensor([names.index(winner) for winner in best.winner])
         tensors = {name: getattr(best, name).contiguous() for name in _TENSORS}
         described = {"threat": best.threat, "topk": best.topk, "eps": best.eps, "quantize": best.quantize}
-        if best.blind is not None:
-            tensors["blind"] = best.blind
+        tensors |= {name: getattr(best, name) for name in _NOTED if getattr(best, name) is not None}
         facts = {"winners": names, "about": self.about, **described}
         write(path, _KIND, {**tensors, "winner": codes, "examined": self.examined}, facts)
 
@@ -172,15 +182,16 @@ class Pool:
 
     @classmethod
     def _restored(cls, tensors: dict[str, Tensor], described: "_Described") -> "Pool":
-        blind = tensors.pop("blind", None)
+        noted: dict[str, Any] = {name: tensors.pop(name, None) for name in _NOTED}
         if set(tensors) != {*_TENSORS, "winner", "examined"}:
             raise DataError(f"It must hold {', '.join(_TENSORS)}, winner and examined; got {', '.join(tensors)[:200]}.")
         n, codes = tensors["distance"].numel(), tensors["winner"]
         check_whole("winner", codes, n, 0, len(described.winners) - 1)
         check_bools("examined", tensors["examined"], n)
-        if blind is not None:
-            check_bools("blind", blind, n)
-        fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | {"blind": blind}
+        for name, marks in noted.items():
+            if marks is not None:
+                check_bools(name, marks, n)
+        fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | noted
         fields |= {name: getattr(described, name) for name in ("threat", "topk", "eps", "quantize")}
         result = AttackResult(winner=tuple(described.winners[code] for code in codes.tolist()), **fields)
         _check(result, tensors["examined"])

@@ -3,12 +3,13 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from gradreg.attacks.band import Band
 from gradreg.checks.calls import validated
 from gradreg.checks.tensors import check_batch, check_pixels, check_positions
 from gradreg.config.fractions import radius_name
@@ -56,6 +57,10 @@ class AttackResult(Shown, Recorded):
     """The share of these fresh draws that misclassify `adversarial`, each by itself."""
     blind: Tensor | None = None
     """Images whose gradient was zero or not finite wherever an attack asked for it; None: not known."""
+    left_early: Tensor | None = None
+    """Images that were not given the whole suite, since they are outside of `band`; None: each was given it."""
+    band: Band | None = None
+    """How far outside of a radius images were left, and how often that can be wrong."""
 
     def __len__(self) -> int:
         return len(self.distance)
@@ -120,6 +125,7 @@ class AttackResult(Shown, Recorded):
                 ("propagations", f"{spread(self.propagations)} per image" if n else ""),
                 ("settings", ", ".join(f"{name} {value}" for name, value in settings.items() if value)),
                 ("left out", ", ".join(self.left_out)),
+                ("left early", self._early()),
                 ("fresh draws", self._under_fresh_draws()),
                 ("warning", self.doubt),
             ],
@@ -159,6 +165,8 @@ class AttackResult(Shown, Recorded):
     def records(self) -> Records:
         """Per image: distance, whether there is an adversarial image, who found it, and the cost."""
         facts = {"threat": self.threat, "topk": self.topk, "eps": self.eps, "quantize": self.quantize}
+        if self.band is not None:
+            facts |= {"band": asdict(self.band)}
         return Records(
             "attack",
             {**facts, "left_out": self.left_out},
@@ -174,6 +182,7 @@ class AttackResult(Shown, Recorded):
                 "winner": Column('Attack that found it; "clean": none was needed, "": none succeeded.', self.winner),
                 "forwards": Column("Forwards spent on the image.", self.forwards, "propagations"),
                 "backwards": Column("Backwards spent on the image.", self.backwards, "propagations"),
+                **self._early_column(),
                 **self._fresh_column(),
             },
         )
@@ -186,6 +195,15 @@ class AttackResult(Shown, Recorded):
             "fresh": Column("The average of fresh draws of a randomised model misclassifies it.", self.fresh),
             "fresh_share": Column(share, self.fresh_share, "fraction"),
         }
+
+    def _early_column(self) -> dict[str, Column]:
+        words = "The image was not given the whole suite, since it is outside of the band."
+        return {} if self.left_early is None else {"left_early": Column(words, self.left_early)}
+
+    def _early(self) -> str:
+        if self.left_early is None or self.band is None or not bool(self.left_early.any()):
+            return ""
+        return f"{counted(int(self.left_early.sum()), len(self))}, {self.band}"
 
     def _under_fresh_draws(self) -> str:
         if self.fresh is None or self.fresh_share is None:
@@ -211,6 +229,7 @@ class AttackResult(Shown, Recorded):
             fresh=None if self.fresh is None else change(self.fresh),
             fresh_share=None if self.fresh_share is None else change(self.fresh_share),
             blind=None if self.blind is None else change(self.blind),
+            left_early=None if self.left_early is None else change(self.left_early),
         )
 
 
@@ -228,6 +247,7 @@ def gradient_doubt(blind: Tensor, distance: Tensor) -> str:
 
 def concatenate(results: Sequence[AttackResult]) -> AttackResult:
     """The results of consecutive batches as one."""
+    early = [result.left_early for result in results if result.left_early is not None]
     return replace(
         results[0],
         distance=torch.cat([result.distance for result in results]),
@@ -236,4 +256,5 @@ def concatenate(results: Sequence[AttackResult]) -> AttackResult:
         backwards=torch.cat([result.backwards for result in results]),
         blind=torch.cat([result.blind for result in results if result.blind is not None]),
         winner=tuple(name for result in results for name in result.winner),
+        left_early=torch.cat(early) if early else None,
     )

@@ -1,9 +1,10 @@
 """From a model and images to a verified result: what all attacks and suites share around the search."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -104,6 +105,8 @@ class Step:
 
     attack: Attack
     options: dict[str, Any] = field(default_factory=dict)
+    beyond: float = field(default=math.inf, repr=False)
+    """After it, an image is left if it and the steps before found one farther than so many radii, and none nearer."""
 
     def checked(self, threat: Threat, fixed: bool) -> "Step":
         """With its options as Python's own numbers; refuse an option or a threat that the attack does not support."""
@@ -112,7 +115,7 @@ class Step:
             known = ", ".join(self.attack.options)
             raise ConfigError(f"{self.attack.name}'s options must be among {known}; got {', '.join(unknown)}.")
         self.attack.check(threat, fixed)
-        return Step(self.attack, check_options(self.attack.search, self.options))
+        return replace(self, options=check_options(self.attack.search, self.options))
 
 
 def run_plan(
@@ -148,7 +151,7 @@ def run_plan(
             if low is not None:
                 _refuse_lost_logits(search.logits, low)
             report = _reporter(progress, number, len(batches))
-            _pursue(search, plan, radii, begin, report, low)
+            left_early = _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
                 snap(search, options.quantize)
             verify(search, push=options.quantize is None)
@@ -166,6 +169,7 @@ def run_plan(
                 radii,
                 options.quantize,
                 blind=search.guidance.blind,
+                left_early=left_early if any(step.beyond < math.inf for step in plan) else None,
             )
         )
     return concatenate(results)
@@ -202,11 +206,15 @@ def _pursue(
     start: Tensor | None,
     report: Progress,
     low: torch.dtype | None,
-) -> None:
-    """Run all steps; with radii, again for the next smaller one on the images that were broken at the larger."""
+) -> Tensor:
+    """Run all steps; with radii, again for the next smaller one on the images that were broken at the larger.
+
+    Returns which images were left before the last step, since they are far outside of a radius.
+    """
     if start is not None:
         _attempt(search, len(plan), True, lambda: search.margin(start))
     pending = torch.ones_like(search.distance, dtype=torch.bool)
+    left_early = torch.zeros_like(pending)
     rounds = len(radii or (None,))
     for past in range(rounds):
         if radii is not None:
@@ -215,10 +223,17 @@ def _pursue(
             # What only shortens a distance works within the error of low precision.
             kept = low if step.attack.claims else None
             _attempt(search, number, step.attack.claims, partial(step.attack.search, search, **step.options), kept)
+            if radii is not None and step.beyond < math.inf:
+                # Measured by these steps: what `start` or another attack found says little of how near the nearest is.
+                measured = (search.winner >= 0) & (search.winner <= number)
+                far = search.live() & measured & (search.distance > step.beyond * search.goal)
+                search.aim(search.goal.masked_fill(far, math.inf))
+                left_early, pending = left_early | far, pending & ~far
             report(past * len(plan) + number + 1, rounds * len(plan))
         if radii is not None:
             pending &= search.distance <= search.goal
     search.check_finite()
+    return left_early
 
 
 def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from gradreg.attacks.apgd import apgd
+from gradreg.attacks.band import BANDS, Band
 from gradreg.attacks.boundary import boundary
 from gradreg.attacks.carlini_wagner import carlini_wagner
 from gradreg.attacks.ddn import ddn
@@ -54,6 +55,8 @@ class AttackOptions(SearchOptions):
 
     attacks: SuiteName | Sequence[str] = "standard"
     """A suite (standard, paper or quick), or names of attacks."""
+    thorough: bool = False
+    """With `eps`, run all of `standard` also on images that are far outside of the radius, in l2 and l∞."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +64,17 @@ class AttackOptions(SearchOptions):
 
     def plan(self) -> list[Step]:
         """The attacks with their options, in order."""
-        return _plan(self.attacks, self.norm, fixed=self.eps is not None)
+        plan = _plan(self.attacks, self.norm, fixed=self.eps is not None)
+        return plan if self.band is None else sparing(plan, self.band)
+
+    @property
+    def band(self) -> Band | None:
+        """What decides that an image is left early; None: every image gets every attack.
+
+        It was learned for `standard`, top-1 and the model's own precision, and holds for nothing else.
+        """
+        learned = self.attacks == "standard" and self.topk == 1 and self.precision == "model"
+        return BANDS.get(self.norm.name) if learned and self.eps is not None and not self.thorough else None
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -112,6 +125,8 @@ def attack(
     }
     if chosen.precision != "model":
         about["precision"] = chosen.precision
+    if chosen.band is not None:
+        about["band"] = f"{chosen.band.factor:g}"
     if norm.name not in THREATS:
         about["norm"] = " ".join(f"{value:.4g}" for value in probe(norm, x))
     path = Path(resume)
@@ -121,10 +136,10 @@ def attack(
 
 
 def _told(model: Model, x: Tensor, y: Tensor, found: AttackResult, chosen: AttackOptions) -> AttackResult:
-    """With what was left out and what holds under fresh draws, after a warning where gradients were of no use."""
+    """With what was left out, who was left early and what holds under fresh draws; after a warning about gradients."""
     if found.doubt:
         warn(found.doubt)
-    return asked_again(model, x, y, replace(found, left_out=chosen.left_out))
+    return asked_again(model, x, y, replace(found, left_out=chosen.left_out, band=chosen.band))
 
 
 def _resumed(
@@ -164,6 +179,12 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
         hint = did_you_mean(unknown[0], known) if unknown else ""
         raise ConfigError(f"attacks must be {choices()}; got {', '.join(unknown) or '[]'}{hint}.")
     return [Step(known[name]) for name in attacks] + ([] if fixed or "polish" in attacks else [Step(polish)])
+
+
+def sparing(plan: Sequence[Step], band: Band) -> list[Step]:
+    """The same attacks, those that measure distances first; images outside of the band are left after them."""
+    *measured, last = (step for step in plan if step.attack is fmn)
+    return [*measured, replace(last, beyond=band.factor), *(step for step in plan if step.attack is not fmn)]
 
 
 def left_out(attacks: str | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:
