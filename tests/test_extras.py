@@ -145,3 +145,14 @@ def test_a_package_that_is_there_but_broken_says_why(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gradreg.extras.import_module", broken)
     with pytest.raises(MissingPackageError, match=r"A table needs scipy.*\(libopenblas.*\): run pip install"):
         need("scipy", "A table")
+
+
+def test_a_package_whose_own_library_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As scipy's on a machine without its Fortran libraries: Python says OSError then, and not ImportError."""
+
+    def broken(name: str) -> ModuleType:
+        raise OSError("libgfortran.so.5: cannot open shared object file")
+
+    monkeypatch.setattr("gradreg.extras.import_module", broken)
+    with pytest.raises(MissingPackageError, match=r"A report needs scipy, .* \(libgfortran.so.5: .*gradreg\[stats\]"):
+        need("scipy", "A report")

@@ -36,7 +36,7 @@ def need(package: str, what: str) -> None:
     """Raise an error that names the extra if the package is missing; called before work that would end with it."""
     try:
         import_module(package)
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: a library that it loads is missing or damaged
         extra = EXTRAS[package].name
         why = "" if isinstance(error, ModuleNotFoundError) and error.name == package else f" ({error})"
         raise MissingPackageError(

@@ -39,7 +39,7 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator
     the disk has it. A link stays one: the file that it leads to is replaced. A device or a pipe is written to as it is.
     """
     path = check_path("path", path)
-    with _one_sentence(path):
+    with naming(path):
         if is_stream(path):
             yield path
             return
@@ -119,7 +119,8 @@ def _wait_for_disk(path: Path) -> None:
 
 
 @contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
+    """Inside, what the disk refuses is an error of one sentence about this file."""
     try:
         yield
     except StorageError:

@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a whole module": (lambda p: torch.save(network(), p), "holds an object of torch.nn.modules.container.Sequential"),
     "a plain pickle": (lambda p: p.write_bytes(pickle.dumps({"a": 1})), "cannot be read as a file of torch.save"),
     "nothing": (lambda p: p.write_bytes(b""), "cannot be read as a file of torch.save"),
-    "words": (lambda p: p.write_text("version https://git-lfs"), "cannot be read as a file of torch.save"),
+    "words": (lambda p: p.write_text("version https://git-lfs"), "neither a zip archive nor a pickle"),
     "a list": (lambda p: torch.save([1, 2], p), "must hold a table of weights"),
     "no weights": (lambda p: torch.save({"epoch": 3, "lr": 0.1}, p), "must hold weights, bare or under one of"),
     "other names": (lambda p: torch.save({"a": torch.ones(2)}, p), "does not fit: it lacks"),

@@ -21,10 +21,10 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     The batches of a loader are moved to the `device`; tensors are taken as they are.
     """
     if (found := pairs.tensors(data)) is not None:
-        return found[0][:limit], found[1][:limit]
+        return pairs.check_bytes(found[0][:limit]), found[1][:limit]
     if pairs.is_rows(data):
         x, y = pairs.rows(data, range(len(data) if limit is None else min(limit, len(data))))
-        return x.to(device), y.to(device)
+        return pairs.check_bytes(x).to(device), y.to(device)
     if not isinstance(data, Iterable) or isinstance(data, Mapping | str) or getattr(data, "ndim", 1) == 0:
         raise DataError(
             f"The data must be (images, labels), or a loader that gives such pairs; got {_described(data)}."
@@ -41,7 +41,7 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     if not images:
         raise DataError("The data holds no images: pass (images, labels), or a loader that gives such pairs.")
     try:
-        return torch.cat(images)[:limit], torch.cat(labels)[:limit]
+        return pairs.check_bytes(torch.cat(images)[:limit]), torch.cat(labels)[:limit]
     except RuntimeError as error:
         raise DataError(f"All batches of the data must have images of one shape: {error}.") from error
 

@@ -77,6 +77,10 @@ def check_logits(logits: Tensor, images: int) -> Tensor:
 
 def required(input_gradient: Tensor | None) -> Tensor:
     """The gradient, or an error where autograd found none."""
+    if input_gradient is None and torch.is_inference_mode_enabled():
+        raise ModelError(
+            "Nothing has a gradient under torch.inference_mode(): call this outside of it; torch.no_grad() is fine."
+        )
     if input_gradient is None:
         raise ModelError(
             "The loss does not depend on the images through autograd: remove what detaches it in the model, such as "

@@ -70,7 +70,7 @@ def precision(model: Model) -> torch.dtype | None:
 def marks(model: Model) -> list[tuple[int, int]]:
     """What changes when weights are written to or replaced, without a look at their values."""
     parameters = model.parameters() if isinstance(model, nn.Module) else ()
-    return [(parameter._version, _address(parameter)) for parameter in parameters]
+    return [(0 if parameter.is_inference() else parameter._version, _address(parameter)) for parameter in parameters]
 
 
 def check_settled(model: Model, ask: Callable[[], object]) -> None:

@@ -121,6 +121,16 @@ def labels(y: Any) -> Tensor:
         raise DataError(f"The labels of the data must be numbers; got {shown(y)}.") from error
 
 
+def check_bytes(x: Tensor) -> Tensor:
+    """Refuse images that were bytes of 0 and 1: masks or binary pictures, which would be nearly black."""
+    if x.numel() and x.dtype == torch.float32 and float(x.max()) == float(torch.tensor(1.0) / 255) and not x.min() < 0:
+        raise DataError(
+            "The images of the data must be bytes from 0 to 255, or floats; got whole numbers from 0 to 1, of which 1 "
+            "would be nearly black: pass floats, or multiply them by 255."
+        )
+    return x
+
+
 def _single(y: Any) -> bool:
     return np.ndim(y) == 0 if not isinstance(y, Tensor) else y.ndim == 0
 

@@ -26,6 +26,8 @@ def check(evaluation: Evaluation) -> None:
     check_number("settings.topk", evaluation.settings.topk, 1)
     top = len(data.classes) - 1
     check_whole("index", evaluation.index, n, 0, data.images - 1)
+    if len(data.pixels) not in (0, n):
+        raise DataError(f"data.pixels must have a fingerprint for each of {n} images; got {len(data.pixels)}.")
     if len(evaluation.index.unique()) < n:
         raise DataError("index must name each image once; got one twice.")
     check_whole("label", evaluation.label, n, 0, top)

@@ -25,7 +25,7 @@ from gradreg.evaluation.checks import check
 from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.summary import summary
 from gradreg.reading import one_sentence, read_bytes, read_json
-from gradreg.writing import replacing
+from gradreg.writing import naming, replacing
 
 _FORMAT = "gradreg evaluation"
 _VERSION = 1
@@ -70,10 +70,13 @@ def save(evaluation: Evaluation, folder: str | os.PathLike[str]) -> None:
             for name in (FACTS, GALLERY, TABLE)
             if name != GALLERY or pictures
         }
-        aside[FACTS].write_bytes(storage.json_bytes(storage.sealed(content)))
+        with naming(place / FACTS):
+            aside[FACTS].write_bytes(storage.json_bytes(storage.sealed(content)))
         if pictures:
-            storage.write_aside(aside[GALLERY], _GALLERY_KIND, pictures, {TABLE: checksum})
-        aside[TABLE].write_bytes(text)
+            with naming(place / GALLERY):
+                storage.write_aside(aside[GALLERY], _GALLERY_KIND, pictures, {TABLE: checksum})
+        with naming(place / TABLE):
+            aside[TABLE].write_bytes(text)
         # All of it could be written. From here to the last renaming the folder holds no evaluation.
         (place / FACTS).unlink(missing_ok=True)
         if not pictures:

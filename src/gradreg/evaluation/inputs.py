@@ -15,7 +15,7 @@ from gradreg.data.rows import names_of
 from gradreg.errors import DataError
 from gradreg.evaluation.options import EvaluationOptions
 from gradreg.evaluation.record import TestSet
-from gradreg.fingerprints import images_key
+from gradreg.fingerprints import image_keys, images_key
 from gradreg.norms import THREATS, Threat, checked, usual_radii_of
 from gradreg.randomness import generator
 
@@ -87,17 +87,23 @@ def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) 
     index = select(len(x), options.images, options.seed)
     rows = index.to(x.device)
     some = (lambda part: (x[part], y[part])) if len(x) <= _WHOLE else None
-    return Inputs(TestSet("images", len(x), (), tuple(x.shape[1:])), index, x[rows], y[rows], fitted_on, some)
+    return Inputs(_unnamed("images", len(x), x[rows]), index, x[rows], y[rows], fitted_on, some)
 
 
 def _of_rows(data: pairs.Rows, fitted_on: Calibration | None, options: EvaluationOptions) -> Inputs:
     """The inputs from a data set whose images are read by position: no more of them than are needed."""
     index = select(len(data), options.images, options.seed)
     x, y = _checked(*pairs.rows(data, index.tolist()))
+    pairs.check_bytes(x)
     classes = names_of(data)
     whole = (lambda rows: _checked(*pairs.rows(data, range(*rows.indices(len(data)))))) if len(data) <= _WHOLE else None
     name = getattr(getattr(data, "info", None), "dataset_name", None) or type(data).__name__
-    return Inputs(TestSet(str(name), len(data), classes, tuple(x.shape[1:])), index, x, y, fitted_on, whole)
+    return Inputs(_unnamed(str(name), len(data), x, classes), index, x, y, fitted_on, whole)
+
+
+def _unnamed(name: str, images: int, x: Tensor, classes: tuple[str, ...] = ()) -> TestSet:
+    """A test set that its name does not tell from others: the images themselves must."""
+    return TestSet(name, images, classes, tuple(x.shape[1:]), pixels=tuple(image_keys(x).tolist()))
 
 
 def _rows_of(part: Images | ImageFolder) -> Callable[[slice], tuple[Tensor, Tensor]]:

@@ -47,6 +47,8 @@ class TestSet:
     shape: tuple[int, ...]
     radii: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By threat, where robust error is quoted on these images, if the data set has radii of its own."""
+    pixels: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
+    """Of images without a name of their own: a fingerprint of the pixels of each that was evaluated."""
 
     def usual_radii(self, threat: str) -> tuple[float, ...]:
         """Where robust error is quoted: the data set's radii, else the threat's."""
@@ -145,7 +147,6 @@ class Confirmed:
     """What a reference attack makes of the images at one radius."""
 
     attack: str
-    """Always "autoattack" so far."""
     version: str
     eps: float
     robust: Tensor
@@ -178,7 +179,6 @@ class ThreatRecord:
     """All that was found in one threat."""
 
     threat: str
-    """The name of the norm."""
     attacked: Attacked
     bounded: Bounded | None
     """None where the bounds were refused; `refusal` says why."""

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import torch
-
 from gradreg.display.numbers import listed
 from gradreg.errors import DataError
 from gradreg.evaluation.record import Evaluation, ThreatRecord
@@ -171,8 +169,7 @@ def _top_k(evaluation: Evaluation) -> list[str]:
 
 def _selections(evaluations: Sequence[Evaluation]) -> list[str]:
     first = evaluations[0]
-    chosen = first.index.sort().values
-    differing = [other.subject.name for other in evaluations[1:] if not torch.equal(chosen, other.index.sort().values)]
+    differing = [other.subject.name for other in evaluations[1:] if not _same_images(first, other)]
     if not differing:
         return []
     names = listed(differing)
@@ -180,6 +177,16 @@ def _selections(evaluations: Sequence[Evaluation]) -> list[str]:
         f"{names} {'was' if len(differing) == 1 else 'were'} evaluated on other images of {first.data.name} than "
         f"{first.subject.name}, so small differences may be due to the choice of images; see the intervals."
     ]
+
+
+def _same_images(one: Evaluation, two: Evaluation) -> bool:
+    """By their positions in the data, and by their pixels where both have kept what these are known by."""
+    kept = bool(one.data.pixels and two.data.pixels)
+    first, second = (
+        sorted(zip(each.index.tolist(), each.data.pixels if kept else each.index.tolist(), strict=True))
+        for each in (one, two)
+    )
+    return first == second
 
 
 def _settings(evaluations: Sequence[Evaluation]) -> list[str]:

@@ -18,7 +18,7 @@ from gradreg.evaluation.record import Evaluation
 from gradreg.evaluation.shares import top_k
 from gradreg.report.comparison import Comparison
 from gradreg.report.numbers import ball
-from gradreg.report.tables.paired import shared, sign_test
+from gradreg.report.tables.paired import pixels_of, shared, sign_test
 from gradreg.report.tables.settings import UNKNOWN, differences, flat, setting, short
 
 _LEVEL = 0.05
@@ -76,12 +76,12 @@ class Difference:
             named = [(one, "before"), (two, "after")]
             one, two = (replace(e, subject=replace(e.subject, name=f"{e.subject.name}, {when}")) for e, when in named)
         comparison = Comparison.of([one, two])
-        rows = shared(one.index, two.index)
+        rows = shared(one, two)
         if not len(rows[0]):
             raise DataError(
                 "The two evaluations must have images in common; got none. Evaluate both with the same --seed."
             )
-        _check_same_labels(one, two, rows)
+        _check_same_images(one, two, rows)
         return cls(comparison, rows)
 
     @property
@@ -151,14 +151,18 @@ class Difference:
         if not found:
             lost, gained = (sum(getattr(each, name) for each in self.changes) for name in ("lost", "gained"))
             same = "Nothing changed" if lost + gained == 0 else "No accuracy changed by more than chance"
-            found = [f"{same} on {len(self.rows[0]):,} images, clean and at {len(self.changes) - 1} radii."]
+            radii = f" and at {len(self.changes) - 1} radii" if self.threats else "; they have no threat in common"
+            found = [f"{same} on {len(self.rows[0]):,} images, clean{radii}."]
         differing = [name for name, *_ in self.settings()]
         told = f"Settings that differ: {listed(differing)}." if differing else "Both have the same settings."
         return [top_k(sentence, self.comparison.topk) for sentence in found] + [told]
 
 
-def _check_same_labels(one: Evaluation, two: Evaluation, rows: tuple[Tensor, Tensor]) -> None:
-    """Images are compared by their positions: other labels there are other images, whatever the data are called."""
+def _check_same_images(one: Evaluation, two: Evaluation, rows: tuple[Tensor, Tensor]) -> None:
+    """Images are compared by their positions: other labels or pixels there are other images, whatever they are called.
+
+    Data sets that are read by name are known by it, and files of before pixels were kept by nothing else.
+    """
     before, after = one.label[rows[0]], two.label[rows[1]]
     others = (before != after).nonzero().flatten().tolist()
     if others:
@@ -168,6 +172,13 @@ def _check_same_labels(one: Evaluation, two: Evaluation, rows: tuple[Tensor, Ten
             f"image {int(one.index[rows[0]][first])} with {int(before[first])} and then {int(after[first])}: "
             "evaluate both on the same data, in the same order."
         )
+    if one.data.pixels and two.data.pixels:
+        other = int((pixels_of(one, rows[0]) != pixels_of(two, rows[1])).sum())
+        if other:
+            raise DataError(
+                f"The two evaluations must be of the same images; got {other} of {len(before)} with other pixels: "
+                "evaluate both on the same data, in the same order."
+            )
 
 
 def _change(threat: str, symbol: str, radius: float, before: Tensor, after: Tensor) -> Change:

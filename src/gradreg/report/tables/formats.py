@@ -71,9 +71,10 @@ def _comma_separated(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
 
 
 def _as_json(tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
-    """The data structures as they are."""
+    """The data structures as they are; signs that steer a terminal are escaped."""
     content = {"format": "gradreg report", "version": 1, "notes": list(notes), "tables": [asdict(t) for t in tables]}
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return "".join(sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text)
 
 
 def _latex_text(text: str) -> str:
@@ -144,6 +145,7 @@ def _markdown_text(text: str) -> str:
 
 
 def _csv_text(text: str) -> str:
+    text = "\n".join(map(_one_line, text.split("\n")))
     return f"'{text}" if _FORMULA.match(text) else text
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
+import torch
 from torch import Tensor
 
 from gradreg.evaluation.record import Evaluation
@@ -61,7 +62,10 @@ def _table(rows: Sequence[Row | None]) -> Table:
 
 def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> Row | None:
     """None if they have no image in common."""
-    here, there = shared(first.index, second.index)
+    here, there = shared(first, second)
+    if first.data.pixels and second.data.pixels:
+        same = pixels_of(first, here) == pixels_of(second, there)
+        here, there = here[same], there[same]
     if not len(here):
         return None
     a = first.threats[threat].robust(radius)[here]
@@ -72,7 +76,12 @@ def _row(first: Evaluation, second: Evaluation, threat: str, radius: float) -> R
     return Row(name, cells, models=(first.subject.name, second.subject.name), threat=threat)
 
 
-def shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions of the common images in the one and in the other, in the same order."""
-    same = (first[:, None] == second[None]).nonzero()
+def shared(first: Evaluation, second: Evaluation) -> tuple[Tensor, Tensor]:
+    """Where the common images, by their position in the data, are in the one and in the other, in the same order."""
+    same = (first.index[:, None] == second.index[None]).nonzero()
     return same[:, 0], same[:, 1]
+
+
+def pixels_of(evaluation: Evaluation, rows: Tensor) -> Tensor:
+    """What the pixels of these images are known by, where that was kept."""
+    return torch.tensor(evaluation.data.pixels)[rows]
