@@ -16,7 +16,10 @@ evaluated() { # NAME FOLDER [OPTION …]
     [ -e "$out/evaluation.json" ] && return
     gradreg evaluate "$runs/$name" --data-dir "$data" --out "$runs/$name/evaluation" "$@"
     mkdir -p "$out"
-    cp "$runs/$name/evaluation/"{evaluation.json,images.csv,gallery.safetensors} "$out"
+    # The one that says that all is done comes last. Without a correctly classified image there is no gallery.
+    for file in gallery.safetensors images.csv evaluation.json; do
+        [ -e "$runs/$name/evaluation/$file" ] && cp "$runs/$name/evaluation/$file" "$out"
+    done
 }
 
 made() { # FILE …

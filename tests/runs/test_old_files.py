@@ -51,7 +51,7 @@ def test_the_config_of_a_run_is_a_recipe() -> None:
     plain, written = tables.plain(config), RunDirectory(OLD / "run").config()
     younger = {"noise": 0.0, "statistics": "noisy", "output_slope": 0.0}
     younger |= {"alignment": False, "omega": 0}
-    alone = {"train_only": [], "auto": False}
+    alone = {"train_only": [], "auto": False, "log_steps": 0}
     assert plain == written | {"objective": written["objective"] | younger} | alone, "what is younger changes nothing"
 
 

@@ -2,6 +2,7 @@
 
 config.toml              the resolved recipe
 metrics.jsonl            one line per epoch
+steps.jsonl              one line per so many steps, if the recipe asks for it
 last.safetensors         the weights after the newest epoch
 best.safetensors         the weights after the best epoch
 state-….safetensors      the newest two checkpoints, from which the run can be resumed
@@ -12,7 +13,7 @@ rollback.safetensors     the checkpoint of the best epoch, if the recipe asks fo
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ MACHINE = ("device", "workers", "save_minutes", "tensorboard")
 
 CONFIG = "config.toml"
 _METRICS = "metrics.jsonl"
+_STEPS = "steps.jsonl"
 
 
 class RunDirectory:
@@ -98,6 +100,22 @@ class RunDirectory:
         """Keep the first `epochs` epochs: the checkpoint that a run resumes from may be older than its metrics."""
         kept = "".join(_line(row) for row in self.metrics() if row["epoch"] <= epochs)
         write_text(self.folder / _METRICS, kept)
+
+    def steps(self) -> list[dict[str, Any]]:
+        """One table per step that was written down."""
+        path = self.folder / _STEPS
+        return metrics.parse_steps(read_text(path), path) if os.path.lexists(path) else []
+
+    def add_steps(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append some steps."""
+        path = self.folder / _STEPS
+        before = read_text(path) if path.exists() else ""
+        write_text(path, before[: before.rfind("\n") + 1] + "".join(map(_line, rows)))
+
+    def rewind_steps(self, step: int) -> None:
+        """Keep the steps up to that one."""
+        if os.path.lexists(self.folder / _STEPS):
+            write_text(self.folder / _STEPS, "".join(_line(row) for row in self.steps() if row["step"] <= step))
 
     def save_weights(
         self,

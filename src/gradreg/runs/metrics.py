@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object per epoch, with plain values of the right type and range."""
+"""metrics.jsonl and steps.jsonl: one JSON object per epoch or step, with plain values of the right type and range."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,34 +22,43 @@ _PLAIN = (str, int, float, type(None))
 
 def parse(text: str, source: object) -> list[dict[str, Any]]:
     """One table per epoch, in order; a last line that a kill cut short is left out, any other damage is an error."""
+    return _parse(text, source, "epoch")
+
+
+def parse_steps(text: str, source: object) -> list[dict[str, Any]]:
+    """The same of steps.jsonl, whose lines are of steps."""
+    return _parse(text, source, "step")
+
+
+def _parse(text: str, source: object, key: str) -> list[dict[str, Any]]:
     *lines, cut = text.split("\n")
-    rows = [_row(line, number, source) for number, line in enumerate(lines, 1)]
+    rows = [_row(line, number, source, key) for number, line in enumerate(lines, 1)]
     if cut:
         with suppress(RunError):
-            rows.append(_row(cut, len(lines) + 1, source))
+            rows.append(_row(cut, len(lines) + 1, source, key))
     for before, row in pairwise(rows):
-        if row["epoch"] <= before["epoch"]:
+        if row[key] <= before[key]:
             raise RunError(
-                f"{source} is damaged: epoch {row['epoch']} follows epoch {before['epoch']}. Two processes may have "
+                f"{source} is damaged: {key} {row[key]} follows {key} {before[key]}. Two processes may have "
                 "written to it; delete the lines of one of them."
             )
     return rows
 
 
-def _row(line: str, number: int, source: object) -> dict[str, Any]:
+def _row(line: str, number: int, source: object, key: str) -> dict[str, Any]:
     try:
         row = json_table(line, f"line {number}")
-        _check(row)
+        _check(row, key)
     except DataError as error:
         raise RunError(f"{source} is damaged in line {number} ({str(error).rstrip('.')}): delete that line.") from error
     return row
 
 
-def _check(row: Mapping[str, Any]) -> None:
+def _check(row: Mapping[str, Any], key: str) -> None:
     for name, value in row.items():
         if not isinstance(value, _PLAIN):
             raise DataError(f"{name} must be a number or a text; got a {type(value).__name__}.")
-    _check_whole("epoch", row.get("epoch"), 1)
+    _check_whole(key, row.get(key), 1)
     for name in _COUNTS:
         if name in row:
             _check_whole(name, row[name], 0)

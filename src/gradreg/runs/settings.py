@@ -90,6 +90,8 @@ class Settings:
     """"rollback" restores the best epoch and goes on at half the learning rate, at most three times."""
     save_minutes: NotNegative = 10.0
     """A checkpoint is written after every epoch and whenever this time has passed."""
+    log_steps: Natural = 0
+    """Write what every so many steps logged to steps.jsonl; 0: none. Across processes it is the first one's share."""
     tensorboard: bool = False
     train_only: tuple[str, ...] = ()
     """Beginnings of the names of parameters that are trained, as ["head"]; the others are frozen. Default: all."""

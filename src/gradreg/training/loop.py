@@ -103,6 +103,7 @@ class Trainer:
         self.processes.wait()
         if self.processes.first:
             self.run.rewind_metrics(self.position.epoch)
+            self.run.rewind_steps(self.position.step)
 
     def train(self) -> None:
         """Train to the end of the last epoch, or to the first failure or signal."""
@@ -134,6 +135,8 @@ class Trainer:
             at.seconds += watch.lap()
             loss = outcome.loss.item() if self.reporter.wants_loss else None
             self.reporter.step(at.step, at.epoch, loss, images / max(watch.seconds, 1e-9))
+            if self.settings.log_steps and at.step % self.settings.log_steps == 0 and self.processes.first:
+                self.records.add_step(at.step, at.epoch + 1, outcome.loss, outcome.scalars)
             if self.callbacks.sees_steps:
                 rate, scalars = self.settings.optimizer.lr * factor, outcome.scalars
                 self.callbacks.step(at.step, at.epoch + 1, rate, outcome.loss, scalars, self.learner.model)
@@ -266,5 +269,6 @@ class Trainer:
         self.reporter.note(f"{found.message} Back to epoch {self.position.epoch}, at half the learning rate.")
         if self.processes.first:
             self.run.rewind_metrics(self.position.epoch)
+            self.run.rewind_steps(self.position.step)
         self._save(required=True, only=True)
         self.processes.wait()
