@@ -229,10 +229,9 @@ MEASURES: dict[str, Call] = {
 }
 
 
+# A norm of each class that cannot be made without arguments.
 _NORMS: dict[str, Any] = {
-    **{type(each).__name__: each for each in gradreg.norms.THREATS.values()},
     "Mahalanobis": gradreg.norms.Mahalanobis(torch.eye(toys.images()[0].numel())),
-    "Pixelwise": gradreg.norms.Pixelwise(),
     "Weighted": gradreg.norms.Weighted("l2", torch.ones(1, 1, 1)),
     "Threat": gradreg.threat("l2"),
 }
@@ -245,7 +244,8 @@ def _of_a_norm(name: str, entry: Entry) -> Call:
     kind = name.split(".")[1]
     more = {"radius": 0.5, "generator": torch.Generator().manual_seed(0)}
     takes = {first: "0 to 255" if kind in _OF_ONE_SHAPE else "0 to 255, 2×3 tensor", "radius": "0, 10**12, 1e-300"}
-    return Call(lambda: {first: toys.images(), **{each: more[each] for each in others}}, takes, of=lambda: _NORMS[kind])
+    norm = _NORMS[kind] if kind in _NORMS else getattr(gradreg.norms, kind)()
+    return Call(lambda: {first: toys.images(), **{each: more[each] for each in others}}, takes, of=lambda: norm)
 
 
 def _few(found: Attack) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Targets of any form: soft labels, several labels, masks, tables, tuples; in the penalty, in objectives and in fit."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import pytest
@@ -137,7 +137,8 @@ def test_every_objective_trains_towards_them(kind: str, objective: str, x: Tenso
     case = CASES[kind]
     model = case.model()
     settings: dict[str, Any] = {"epochs": 3, "batch_size": N, "optimizer": {"name": "adamw", "lr": 0.02}}
-    named = {"name": objective} | ({"eps": 0.05} if objective not in ("undefended", "noise") else {})
+    has_radius = any(each.name == "eps" for each in fields(OBJECTIVES[objective]))
+    named = {"name": objective} | ({"eps": 0.05} if has_radius else {})
     given = {} if case.criterion is None else {"criterion": case.criterion, "score": case.score}
     probe = {"threat": "l2", "eps": 0.1, "steps": 2}
     data = ([(x, case.y)], [(x, case.y)])
