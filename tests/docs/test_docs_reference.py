@@ -37,7 +37,7 @@ def public() -> dict[int, list[str]]:
     for module in (losses, errors):
         for name, value in vars(module).items():
             own = getattr(value, "__module__", "") == module.__name__
-            if own and not name.startswith("_") and name != "did_you_mean":
+            if own and not name.startswith("_") and (module is losses or isinstance(value, type)):
                 named.setdefault(id(value), []).append(f"{module.__name__}.{name}")
     return named
 

@@ -131,7 +131,13 @@ def test_a_part_of_the_batch_keeps_its_own_targets(kind: str, x: Tensor) -> None
     assert_close(part.clean, whole.clean)
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_objective_that_starts_from_labels_refuses_other_targets(x: Tensor) -> None:
+    case = CASES["soft labels"]
+    with pytest.raises(ConfigError, match="needs one label per image"):
+        gradreg.fit(case.model(), ([(x, case.y)], [(x, case.y)]), {"name": "label-start"}, epochs=1, batch_size=N)
+
+
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES.keys() - {"label-start"}))
 @pytest.mark.parametrize("kind", CASES)
 def test_every_objective_trains_towards_them(kind: str, objective: str, x: Tensor) -> None:
     case = CASES[kind]
