@@ -38,8 +38,10 @@ for setting in "${more[@]}"; do [[ $setting == epochs=* ]] && epochs=${setting#e
 common=("epochs=$epochs" ema=0.998 label_smoothing=0.1 clip_norm=3.0 on_overfitting=ignore)
 
 row() { # METHOD SEED
-    local name="$1-seed$2" objective=${objectives[$1]//EPOCHS/$epochs}
-    trained "shootout/$name" cifar10-compact-at "seed=$2" "objective={ $objective }" "${common[@]}" "${more[@]}"
+    local name="$1-seed$2" objective=${objectives[$1]//EPOCHS/$epochs} probe=()
+    # Under a probe of 8/255 its first epoch would be its best.
+    [ "$1" = undefended ] && probe=(probe.eps=1/255)
+    trained "shootout/$name" cifar10-compact-at "seed=$2" "objective={ $objective }" "${common[@]}" "${probe[@]}" "${more[@]}"
     evaluated "shootout/$name" . --threat linf ${SHOOTOUT_EVALUATE-}
 }
 

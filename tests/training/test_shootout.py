@@ -1,4 +1,4 @@
-"""The rows of results/shootout.sh: nothing but the objective differs, and each of them can be begun."""
+"""The rows of results/shootout.sh and results/overfitting.sh: what differs between them, and that they can be begun."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ import torch
 
 from gradreg.models import build
 from gradreg.models.registry import complete
+from gradreg.objectives import Gradient, Undefended
 from gradreg.processes import Processes
 from gradreg.runs import recipes
 from gradreg.runs.settings import Config
@@ -24,7 +25,7 @@ printf '%s\037' "$@" >> "$ASKED"
 printf '\n' >> "$ASKED"
 kind=$1
 while [ $# -gt 1 ]; do
-    [ "$kind $1" = "train --run" ] && mkdir -p "$2" && touch "$2/config.toml"
+    [ "$kind $1" = "train --run" ] && mkdir -p "$2" && touch "$2/"{config.toml,metrics.jsonl,steps.jsonl}
     [ "$kind $1" = "evaluate --out" ] && mkdir -p "$2" && touch "$2/"{evaluation.json,images.csv,gallery.safetensors}
     shift
 done
@@ -32,18 +33,18 @@ exit 0
 """
 
 
-def asked(folder: Path, *names: str, **more: str) -> list[list[str]]:
+def asked(folder: Path, *names: str, script_name: str = "shootout.sh", **more: str) -> list[list[str]]:
     """The commands that the script gives, in a copy of its folder."""
     (folder / "bin").mkdir(exist_ok=True)
     script = folder / "bin" / "gradreg"
     script.write_text(PRETENDED)
     script.chmod(0o755)
-    for name in ("shootout.sh", "steps.sh"):
+    for name in (script_name, "steps.sh"):
         shutil.copy(RESULTS / name, folder / name)
     log = folder / "asked"
     log.unlink(missing_ok=True)
     environment = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "ASKED": str(log)} | more
-    command = ["bash", str(folder / "shootout.sh"), str(folder / "runs"), "data", *names]
+    command = ["bash", str(folder / script_name), str(folder / "runs"), "data", *names]
     subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return [line.split("\037")[:-1] for line in log.read_text().split("\n")[:-1]]
 
@@ -63,7 +64,9 @@ def test_rows_differ_in_objective_and_seed_alone(commands: list[list[str]]) -> N
     assert len(rows) == 33
     assert {row.seed for row in rows} == {0, 1, 2}
     assert len({row.objective for row in rows}) == 11
-    assert all(replace(row, objective=rows[0].objective, seed=0) == rows[0] for row in rows)
+    # The undefended network is probed at a smaller radius, which picks its epoch and changes no weight.
+    assert all(replace(row, objective=rows[0].objective, seed=0, probe=rows[0].probe) == rows[0] for row in rows)
+    assert {row.probe.eps for row in rows if row.probe and row.objective != Undefended()} == {8 / 255}
     assert (rows[0].ema, rows[0].label_smoothing) == (0.998, 0.1)
     judged = [command for command in commands if command[0] == "evaluate"]
     assert all(command[-2:] == ["--threat", "linf"] for command in judged), "by the default suite, standard"
@@ -94,3 +97,17 @@ def test_names_settings_and_what_is_done_already(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
         asked(tmp_path, "at-seed7")
     assert "There is no row at-seed7: choose among undefended at" in refused.value.stderr
+
+
+def test_runs_that_overfit_and_those_that_do_not_differ_in_noise_alone(tmp_path: Path) -> None:
+    found = asked(tmp_path, script_name="overfitting.sh")
+    runs = {Path(each[each.index("--run") + 1]).name: config(each) for each in found}
+    assert len(runs) == 12
+    for name, row in runs.items():
+        control = runs[name.replace("plain", "noisy")]
+        assert isinstance(row.objective, Gradient)
+        assert isinstance(control.objective, Gradient)
+        assert replace(row, objective=replace(row.objective, noise=control.objective.noise)) == control
+        assert (row.objective.noise == 0) is ("plain" in name)
+        assert (row.log_steps, row.on_overfitting, row.objective.alignment) == (10, "ignore", True)
+    assert (tmp_path / "overfitting" / "fashion-mnist-plain-seed0" / "steps.jsonl").exists()

@@ -27,13 +27,14 @@ def test_every_other_step_is_written_down_as_it_was(tmp_path: Path) -> None:
     seen: list[StepEnd] = []
     tiny_fit(tmp_path / "run", on_step=seen.append, **OPTIONS)
     rows = RunDirectory(tmp_path / "run").steps()
-    assert [row["step"] for row in rows] == [2, 4, 6, 8, 10]
-    assert [row["epoch"] for row in rows] == [1, 1, 2, 2, 2]
+    assert [row["step"] for row in rows] == [1, 3, 5, 7, 9]
+    assert [row["epoch"] for row in rows] == [1, 1, 1, 2, 2]
     for row in rows:
         at = seen[row["step"] - 1]
         assert row["loss"] == at.loss.item()
         assert row["clean_loss"] == at.scalars["clean_loss"].item()
-        assert row["alignment"] is None, "these steps have no penalty"
+        assert row["alignment"] == at.scalars["alignment"].item(), "these are the steps with a penalty"
+    assert [row["omega"] is not None for row in rows] == [True, False, True, False, True]
     assert not (tmp_path / "run" / "steps.jsonl").read_text().count("NaN")
 
 

@@ -91,7 +91,9 @@ class Settings:
     save_minutes: NotNegative = 10.0
     """A checkpoint is written after every epoch and whenever this time has passed."""
     log_steps: Natural = 0
-    """Write what every so many steps logged to steps.jsonl; 0: none. Across processes it is the first one's share."""
+    """Write what every so many steps logged to steps.jsonl, from the first on, which `lazy` and `omega` count from too.
+
+    Across processes it is the first one's share. 0: none."""
     tensorboard: bool = False
     train_only: tuple[str, ...] = ()
     """Beginnings of the names of parameters that are trained, as ["head"]; the others are frozen. Default: all."""

@@ -135,7 +135,7 @@ class Trainer:
             at.seconds += watch.lap()
             loss = outcome.loss.item() if self.reporter.wants_loss else None
             self.reporter.step(at.step, at.epoch, loss, images / max(watch.seconds, 1e-9))
-            if self.settings.log_steps and at.step % self.settings.log_steps == 0 and self.processes.first:
+            if self.settings.log_steps and (at.step - 1) % self.settings.log_steps == 0 and self.processes.first:
                 self.records.add_step(at.step, at.epoch + 1, outcome.loss, outcome.scalars)
             if self.callbacks.sees_steps:
                 rate, scalars = self.settings.optimizer.lr * factor, outcome.scalars
