@@ -118,7 +118,8 @@ def test_wrong_outputs_are_refused(model: object, message: str, batch: tuple[Ten
     ("x", "y", "message"),
     [
         (2 * torch.ones(2, 3, 2, 2), torch.tensor([0, 1]), "outside the box 0 to 1: pass unnormalised"),
-        (torch.full((2, 3, 2, 2), torch.nan), torch.tensor([0, 1]), "outside the box"),
+        (torch.full((2, 3, 2, 2), torch.nan), torch.tensor([0, 1]), "x must hold finite pixels; got NaN or inf"),
+        (torch.full((2, 3, 2, 2), 200.0), torch.tensor([0, 1]), "outside the box 0 to 1: divide them by 255"),
         (torch.zeros(2, 3, 2, 2, dtype=torch.uint8), torch.tensor([0, 1]), "x must be a float batch"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0.0, 1.0]), "2 integer labels"),
         (torch.zeros(2, 3, 2, 2), torch.tensor([0]), "2 integer labels"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import isfinite
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from gradreg.calling.repeats import check_alone
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_count, check_numbers, check_switch
-from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels
+from gradreg.checks.tensors import NORMALISED, check_batch, check_classes, check_device, check_labels
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.fingerprints import model_key
 from gradreg.penalty.passes import Criterion
@@ -255,9 +256,16 @@ class Classifier(nn.Module):
         smallest, largest = _range(x)
         if not (low <= smallest and largest <= high):
             what = "Pixels" if name == "x" else f"Pixels of {name}"
+            if not (isfinite(smallest) and isfinite(largest)):
+                raise DataError(f"{name} must hold finite pixels; got NaN or inf in some of its {len(x)} images.")
+            whole = self.box == (0.0, 1.0) and smallest >= 0 and NORMALISED < largest <= 255
+            remedy = (
+                "divide them by 255"
+                if whole
+                else "pass unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)"
+            )
             raise DataError(
-                f"{what} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: pass "
-                "unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)."
+                f"{what} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: {remedy}."
             )
 
 

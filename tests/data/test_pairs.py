@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
 from gradreg.bounds.data import gather
-from gradreg.data import pairs
+from gradreg.data import Images, pairs
 from gradreg.data.rows import images_of
+from gradreg.data.tensors import Tensors
 from gradreg.errors import GradregError
 
 BYTES = torch.randint(256, (12, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -107,6 +108,7 @@ def test_a_data_set_of_hugging_face_names_its_classes() -> None:
     rows = DATA["rows of pictures"]
     rows.features = {"image": None, "label": type("ClassLabel", (), {"names": ["cat", "dog", "owl"]})()}
     images = images_of(rows)
+    assert isinstance(images, Images)
     assert images.classes == ("cat", "dog", "owl")
     assert torch.equal(images.pixels, BYTES)
     assert gradreg.evaluate(network(), rows, threat="l2", images=4, attacks="quick", diagnosis=False).data.classes
@@ -157,10 +159,45 @@ def test_normalised_images_are_refused_where_they_are_used() -> None:
     with pytest.raises(GradregError, match="outside the box 0 to 1"):
         gradreg.evaluate(network(), data, threat="l2", images=4)
     rows = Rows(lambda i: {"pixel_values": 2 * PIXELS[i] - 1, "labels": 0})
-    with pytest.raises(GradregError, match="must be bytes, or bytes over 255"):
+    with pytest.raises(GradregError, match=r"must have pixels in \[0, 1\]; got -1 to .*: drop the normalisation"):
         gradreg.fit(network(), rows, epochs=1)
-    with pytest.raises(GradregError, match="must be whole numbers, one per image"):
-        images_of(Rows(lambda i: (BYTES[i], torch.rand(3))))
+
+
+def test_a_data_set_in_memory_is_bytes_where_that_loses_nothing() -> None:
+    assert isinstance(images_of(Rows(lambda i: (BYTES[i], 0))), Images)
+    soft = torch.rand(12, 3)
+    found = images_of(Rows(lambda i: (BYTES[i], soft[i])))
+    assert isinstance(found, Tensors)
+    assert torch.equal(found.x, BYTES / 255)
+    assert torch.equal(found.y, soft)
+    between = images_of(Rows(lambda i: (BYTES[i] / 300, 0)))
+    assert isinstance(between, Tensors)
+    assert torch.equal(between.x, BYTES / 300)
+    with pytest.raises(GradregError, match="augmented must be bytes, or bytes over 255"):
+        images_of(Rows(lambda i: (BYTES[i] / 300, 0)), as_bytes=True)
+    with pytest.raises(GradregError, match="augmented must be whole numbers, one per image"):
+        images_of(Rows(lambda i: (BYTES[i], soft[i])), as_bytes=True)
+
+
+def test_random_transforms_of_a_data_set_are_not_frozen_in_silence() -> None:
+    flipped = Rows(lambda i: (BYTES[i].flip(2) if torch.rand(()) < 0.5 else BYTES[i], 0))
+    torch.manual_seed(0)
+    for call in (
+        lambda: gradreg.fit(network(), flipped, epochs=1, held_out=2),
+        lambda: gradreg.evaluate(network(), flipped, threat="l2"),
+    ):
+        with pytest.raises(GradregError, match="gives other images when it is asked again"):
+            call()
+
+
+def test_labels_may_be_a_list_and_four_rows_are_no_channels() -> None:
+    y = gather((PIXELS, LABELS.tolist()), None)[1]
+    assert torch.equal(y, LABELS)
+    small = torch.rand(5, 3, 4, 4)
+    assert torch.equal(gather((small.permute(0, 2, 3, 1).numpy(), [0] * 5), None)[0], small)
+    assert torch.equal(gather((small.numpy(), [0] * 5), None)[0], small)
+    with pytest.raises(GradregError, match=r"got 'cifar10': load it, gradreg.data.load\('cifar10'\)"):
+        gather("cifar10", None)
 
 
 def test_a_mapping_is_no_list_of_rows() -> None:

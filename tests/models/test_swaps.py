@@ -66,7 +66,7 @@ def test_averages_are_taken_over_the_same_windows() -> None:
 
 
 def test_nothing_to_replace_is_an_error() -> None:
-    with pytest.raises(ModelError, match="has no activation with a kink for 'gelu' to replace"):
+    with pytest.raises(ModelError, match="has no activation layer with a kink for 'gelu' to replace"):
         swap_activations(nn.Linear(2, 2))
     with pytest.raises(ModelError, match="has no max pooling layer to replace"):
         swap_pooling(nn.Linear(2, 2))

@@ -123,6 +123,8 @@ def test_every_epoch_is_written_down(tmp_path: Path) -> None:
             r"data must be a pair \(.*\); got a tuple of 3",
         ),
         ({"data": (iter([]), [])}, DataError, "must have a length.*; got a list_iterator without one"),
+        ({"data": "cifar10"}, ConfigError, r"got 'cifar10': load it, gradreg.data.load\('cifar10'\)"),
+        ({"data": {"train": [], "test": []}}, ConfigError, "got parts train, test: pass one of them, or a pair"),
         ({"data": ([], [])}, DataError, "must have a length.*; got no batches"),
         ({"model": nn.Identity()}, ConfigError, "has no parameters"),
         ({"epoch": 3}, ConfigError, r"There is no setting 'epoch' \(did you mean 'epochs'"),

@@ -47,9 +47,11 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
 
 
 def _described(data: object) -> str:
-    """A data set of several parts is a mapping of them."""
+    """A data set of several parts is a mapping of them; one by its name is not loaded yet."""
     if isinstance(data, Mapping) and data:
         return f"parts {', '.join(map(str, list(data)[:5]))}: pass one of them"
+    if isinstance(data, str):
+        return f"{shown(data)}: load it, gradreg.data.load({shown(data)})"
     return shown(data)
 
 

@@ -118,12 +118,12 @@ def check_pixels(x: Tensor, name: str = "x") -> None:
     low, high = (float(end) for end in x.detach().aminmax())
     if not (math.isfinite(low) and math.isfinite(high)):
         raise DataError(f"{name} must hold finite pixels; got NaN or inf in some of its {len(x)} images.")
-    if low >= 0 and _NORMALISED < high <= 255 and bool((x == x.round()).all()):
+    if low >= 0 and NORMALISED < high <= 255 and bool((x == x.round()).all()):
         raise DataError(
             f"{name} must hold pixels in [0, 1], or normalised; got whole numbers from {low:g} to {high:g}. Divide "
             "them by 255, and let a model that needs 0 to 255 multiply inside: h and eps are in units of [0, 1]."
         )
-    if max(-low, high) > _NORMALISED:
+    if max(-low, high) > NORMALISED:
         warn(
             f"Pixels run from {low:.3g} to {high:.3g}, while h and eps are lengths in units of [0, 1]: check that they "
             "are meant for such pixels."
@@ -138,7 +138,7 @@ def check_scores(logits: Any, name: str = "logits") -> Tensor:
 
 
 # No normalisation leads here: (1 − mean) / std is below 8 for the usual data sets.
-_NORMALISED = 50.0
+NORMALISED = 50.0
 
 
 def _integral(tensor: Tensor) -> bool:

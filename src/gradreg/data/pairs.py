@@ -26,6 +26,8 @@ LABELS = ("label", "labels", "target", "targets", "fine_label")
 _EXPECTED = "(images, labels), or a mapping with 'image' or 'pixel_values' and 'label' or 'labels'"
 # An array with its channels last has so many of them.
 _CHANNELS = (1, 3, 4)
+# So many images are asked for twice: half of them are flipped by a random flip.
+_ASKED_AGAIN = 16
 
 
 @runtime_checkable
@@ -51,10 +53,10 @@ def pair(entry: Any, what: str = "The data") -> tuple[Any, Any]:
 
 
 def tensors(data: object) -> tuple[Tensor, Tensor] | None:
-    """(images, labels) in two tensors or arrays, as tensors; None for anything else, as a pair of loaders."""
-    if isinstance(data, tuple) and len(data) == 2 and all(isinstance(part, Tensor | np.ndarray) for part in data):
-        return batch(data[0]), labels(data[1])
-    return None
+    """(images, labels) as tensors, where images are a tensor or an array and labels may be a list; None otherwise."""
+    if not isinstance(data, tuple) or len(data) != 2 or not isinstance(data[0], Tensor | np.ndarray):
+        return None
+    return (batch(data[0]), labels(data[1])) if isinstance(data[1], Tensor | np.ndarray | list | tuple) else None
 
 
 def is_rows(data: object) -> TypeIs[Rows]:
@@ -65,6 +67,16 @@ def is_rows(data: object) -> TypeIs[Rows]:
 def rows(data: Rows, index: Iterable[int]) -> tuple[Tensor, Tensor]:
     """Images and labels at some positions of such a data set."""
     return stacked([pair(data[position]) for position in index])
+
+
+def check_settled(data: Rows) -> None:
+    """Refuse a data set that gives other images when it is asked again: what is read once would be one draw of it."""
+    few = range(min(_ASKED_AGAIN, len(data)))
+    if not torch.equal(rows(data, few)[0], rows(data, few)[0]):
+        raise DataError(
+            f"The data set {type(data).__name__} gives other images when it is asked again: leave out its random "
+            "transforms, or train on a DataLoader of it, which asks again in every epoch."
+        )
 
 
 def stacked(entries: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
@@ -137,7 +149,10 @@ def _single(y: Any) -> bool:
 
 def _channels_first(pixels: Tensor) -> Tensor:
     """Arrays mostly have their channels last; one whose last axis cannot be channels has them first."""
-    if pixels.ndim >= 3 and pixels.shape[-1] in _CHANNELS and pixels.shape[-3] not in _CHANNELS:
+    if pixels.ndim < 3 or pixels.shape[-1] not in _CHANNELS:
+        return pixels
+    # Four rows of grey or RGB pixels are likelier than four channels of which each is so narrow.
+    if pixels.shape[-3] not in _CHANNELS or (pixels.shape[-3] == 4 and pixels.shape[-1] != 4):
         return pixels.movedim(-1, -3).contiguous()
     return pixels
 

@@ -5,40 +5,55 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gradreg.data import pairs
-from gradreg.data.images import Images
+from gradreg.data.images import Images, floats
+from gradreg.data.tensors import Tensors
 from gradreg.errors import DataError
 
 # Positions read at once, so that what is held as floats stays small.
 _PART = 1000
 
 
-def images_of(data: pairs.Rows) -> Images:
-    """All of its images as bytes, with their labels; floats must be bytes over 255, which loses nothing."""
+def images_of(data: pairs.Rows, *, as_bytes: bool = False) -> Images | Tensors:
+    """All of its images with their labels: as bytes where that loses nothing, which `as_bytes` insists on.
+
+    Otherwise floats in [0, 1], and targets of any form with them.
+    """
     if len(data) == 0:
         raise DataError("The data holds no images.")
-    pixels, labels = [], []
+    pairs.check_settled(data)
+    pixels, labels, exact = [], [], True
     for start in range(0, len(data), _PART):
         x, y = pairs.rows(data, range(start, min(start + _PART, len(data))))
+        low, high = (float(end) for end in x.aminmax())
+        if not 0 <= low <= high <= 1:
+            raise DataError(
+                f"The images of a data set that is trained on must have pixels in [0, 1]; got {low:g} to {high:g}: "
+                "drop the normalisation, which belongs into the model, or pass loaders."
+            )
         bytes_ = (255 * x).round()
-        if x.ndim != 4 or not bool(((bytes_ / 255 - x).abs() < 1e-6).all()) or not bool(_is_byte(bytes_)):
+        fits = x.ndim == 4 and bool(((bytes_ / 255 - x).abs() < 1e-6).all())
+        if as_bytes and not fits:
             raise DataError(
-                "The images of a data set that is trained on must be bytes, or bytes over 255, of shape (channels, "
-                f"height, width); got {x.dtype} of shape {tuple(x.shape[1:])}: pass loaders instead, or drop the "
-                "normalisation, which belongs into the model."
+                "The images of a data set that is augmented must be bytes, or bytes over 255, of shape (channels, "
+                f"height, width); got {x.dtype} of shape {tuple(x.shape[1:])}: augment in a loader instead."
             )
-        if y.ndim != 1 or y.is_floating_point():
+        if as_bytes and not _are_labels(y):
             raise DataError(
-                f"The labels of a data set that is trained on must be whole numbers, one per image; got {y.dtype} of "
-                f"shape {tuple(y.shape[1:])} each: pass loaders instead."
+                f"The labels of a data set that is augmented must be whole numbers, one per image; got {y.dtype} of "
+                f"shape {tuple(y.shape[1:])} each: augment in a loader instead."
             )
-        pixels.append(bytes_.to(torch.uint8))
-        labels.append(y.long())
-    found = torch.cat(labels)
-    classes = names_of(data) or tuple(map(str, range(int(found.max()) + 1)))
+        exact = exact and fits and _are_labels(y)
+        pixels.append(bytes_.to(torch.uint8) if exact else x)
+        labels.append(y)
     try:
-        return Images(torch.cat(pixels), found, classes, source=type(data).__name__)
+        found = torch.cat(labels)
+        if not exact:
+            return Tensors(torch.cat([floats(x) if x.dtype == torch.uint8 else x for x in pixels]), found)
+        classes = names_of(data) or tuple(map(str, range(int(found.max()) + 1)))
+        return Images(torch.cat(pixels), found.long(), classes, source=type(data).__name__)
     except RuntimeError as error:
         raise DataError("All images of the data must have one shape: resize them in the data set.") from error
 
@@ -54,5 +69,5 @@ def names_of(data: Any) -> tuple[str, ...]:
     return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
 
 
-def _is_byte(values: torch.Tensor) -> torch.Tensor:
-    return (values >= 0).all() & (values <= 255).all()
+def _are_labels(y: Tensor) -> bool:
+    return y.ndim == 1 and not y.is_floating_point()

@@ -49,7 +49,7 @@ def swap_activations(model: nn.Module, name: str = "gelu") -> nn.Module:
     def smooth(layer: nn.Module) -> nn.Module:
         return named() if isinstance(layer, _RECTIFIERS) else _BOUNDED[type(layer)]()
 
-    return _replaced(model, (*_RECTIFIERS, *_BOUNDED), smooth, f"activation with a kink for {name!r} to replace")
+    return _replaced(model, (*_RECTIFIERS, *_BOUNDED), smooth, f"activation layer with a kink for {name!r} to replace")
 
 
 def swap_pooling(model: nn.Module) -> nn.Module:
@@ -87,7 +87,9 @@ def _replaced(
         return fresh(model).train(model.training)
     paths = [path for path, layer in model.named_modules(remove_duplicate=False) if isinstance(layer, kinds)]
     if not paths:
-        raise ModelError(f"The model has no {what}: leave it out.")
+        raise ModelError(
+            f"The model has no {what}: leave it out, or change what its forward calls, such as F.relu, in its code."
+        )
     made: dict[nn.Module, nn.Module] = {}
     for path in paths:
         layer = model.get_submodule(path)

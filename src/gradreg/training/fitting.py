@@ -216,16 +216,25 @@ def _loaders(
         return loaders_of(kept, held, settings, processes, augment)
     raise ConfigError(
         "data must be a data set of gradreg.data, (images, labels) or a pair (training batches, held-out batches); got "
-        f"a {type(data).__name__}. Held-out images pick the best epoch."
+        f"{_described(data)}. Held-out images pick the best epoch."
     )
+
+
+def _described(data: object) -> str:
+    """What was given in the place of data, and what to do with it."""
+    if isinstance(data, str):
+        return f"{shown(data)}: load it, gradreg.data.load({shown(data)})"
+    if isinstance(data, Mapping) and data:
+        return f"parts {', '.join(map(str, list(data)[:5]))}: pass one of them, or a pair of them"
+    return f"a {type(data).__name__}"
 
 
 def _in_memory(part: Any, augment: tuple[Any, ...]) -> Any:
     """Anybody's data set and (images, labels) as images that can be split and shuffled; anything else as it is."""
     if is_rows(part):
-        return images_of(part)
+        return images_of(part, as_bytes=bool(augment))
     found = tensors(part)
     if found is None:
         return part
     # Augmentation is about bytes, which floats must be then.
-    return images_of(TensorDataset(*found)) if augment else Tensors(*found)
+    return images_of(TensorDataset(*found), as_bytes=True) if augment else Tensors(*found)
