@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gradreg.data import Images
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import threat
-from gradreg.objectives import Draws, LabelStart, Moment, Objective, PriorGuided
+from gradreg.objectives import Draws, Free, LabelStart, Moment, Objective, PriorGuided
 from gradreg.objectives.label_start import jensen_shannon
 from gradreg.training import fit
 
@@ -152,11 +152,46 @@ def test_a_step_costs_seven_forwards(objective: Objective) -> None:
     assert total == 7 * counter.get_total_flops() - layer, "the first layer's gradient at the end is not needed"
 
 
+@pytest.mark.parametrize("name", ["linf", "l2"])
+def test_free_steps_by_formula(name: str) -> None:
+    """A batch serves three updates, each backward moves the perturbation, and the next batch goes on with it."""
+    model, (x, y), memory = linear(), images(), dict[str, Tensor]()
+    geometry: Any = threat(name)  # type: ignore[arg-type]
+    objective = Free(name, EPS, replays=3)  # type: ignore[arg-type]
+    batches = [((x + shift / 20).clamp(0, 1), (y + shift) % 4) for shift in range(6)]
+    delta = torch.zeros_like(x)
+    for step, (now, labels) in enumerate(batches):
+        outcome = objective(model, now, labels, moment(step, memory))
+        served, expected = batches[3 * (step // 3)]
+        point = (served + delta).clamp(0, 1)
+        assert_close(outcome.loss, F.cross_entropy(model(point), expected))
+        assert outcome.targets is not None
+        assert torch.equal(outcome.targets, expected)
+        model.zero_grad()
+        outcome.backward()
+        delta = geometry.retract(delta + EPS * geometry.climb(gradient_at(model, point, expected)), EPS)
+        assert_close(memory["own_perturbation_0"], delta)
+    assert float(geometry.norm(delta).min()) == pytest.approx(EPS)
+
+
+def test_free_costs_what_plain_training_does() -> None:
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.GELU(), nn.Conv2d(8, 8, 3, padding=1), nn.Flatten())
+    x, y = torch.rand(8, 8, 4, 4), torch.arange(8)
+    with FlopCounterMode(display=False) as counter:
+        model(x)
+    forward = counter.get_total_flops()
+    with FlopCounterMode(display=False) as counter:
+        Free(eps=EPS)(model, x, y, Moment(0, 0.0, Draws((0,), 8, slice(8)))).backward()
+    assert counter.get_total_flops() == 3 * forward
+
+
 class _StoppedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("objective", [PriorGuided(eps=EPS), LabelStart(EPS, every=4, weight_epochs=2.0)])
+@pytest.mark.parametrize(
+    "objective", [PriorGuided(eps=EPS), LabelStart(EPS, every=4, weight_epochs=2.0), Free(eps=EPS, replays=3)]
+)
 def test_a_resumed_run_remembers(objective: Objective, tmp_path: Path) -> None:
     x, y = images()
     pixels = (255 * x.float().repeat(4, 1, 1, 1)).byte()
@@ -172,7 +207,7 @@ def test_a_resumed_run_remembers(objective: Objective, tmp_path: Path) -> None:
     with pytest.raises(_StoppedError):
         fit(linear().float(), data, objective, run=tmp_path / "cut", on_step=stop, **how)
     found = fit(cut, data, objective, run=tmp_path / "cut", resume=True, **how).metrics
-    assert [row["consistency"] for row in found] == [row["consistency"] for row in expected]
+    assert [row["loss"] for row in found] == [row["loss"] for row in expected]
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), cut.parameters(), strict=True))
 
 
@@ -191,6 +226,8 @@ def test_what_cannot_be_done_is_refused() -> None:
     x, y = images()
     with pytest.raises(ConfigError, match="it needs one label per image"):
         LabelStart()(linear(), x, F.one_hot(y, 4).double(), moment())
+    with pytest.raises(ConfigError, match="needs targets that are one tensor"):
+        Free()(linear(), x, {"labels": y}, moment())
     with pytest.raises(ConfigError, match=r"fresh_least must not exceed fresh_most = 0.2; got 0.4"):
         LabelStart(fresh_least=0.4, fresh_most=0.2)
     inner = nn.Sequential(nn.BatchNorm2d(3), linear().float())

@@ -34,6 +34,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "adversarial": {"name": "adversarial", "threat": "l2", "eps": 0.5, "steps": 3},
     "second step": {"name": "gradient", "eps": 0.5, "noise": 0.5, "second_step": 0.98, "alignment": True},
     "label-start": {"name": "label-start", "eps": 0.05, "every": 4, "weight": 1.0, "smoothing": 0.2},
+    "free": {"name": "free", "threat": "l2", "eps": 0.5, "replays": 3},
     "prior-guided": {"name": "prior-guided", "threat": "l2", "eps": 0.5, "weight": 0.1},
 }
 ACCUMULATED = ("adversarial", "prior-guided")

@@ -61,21 +61,21 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
 
 def test_rows_differ_in_objective_and_seed_alone(commands: list[list[str]]) -> None:
     rows = [config(command) for command in commands if command[0] == "train"]
-    assert len(rows) == 33
+    assert len(rows) == 36
     assert {row.seed for row in rows} == {0, 1, 2}
-    assert len({row.objective for row in rows}) == 11
+    assert len({row.objective for row in rows}) == 12
     # The undefended network is probed at a smaller radius, which picks its epoch and changes no weight.
     assert all(replace(row, objective=rows[0].objective, seed=0, probe=rows[0].probe) == rows[0] for row in rows)
     assert {row.probe.eps for row in rows if row.probe and row.objective != Undefended()} == {8 / 255}
     assert (rows[0].ema, rows[0].label_smoothing) == (0.998, 0.1)
     judged = [command for command in commands if command[0] == "evaluate"]
     assert all(command[-2:] == ["--threat", "linf"] for command in judged), "by the default suite, standard"
-    assert len(judged) == 33
+    assert len(judged) == 36
     assert commands[-1][0] == "report"
 
 
 def test_every_row_takes_a_step(commands: list[list[str]]) -> None:
-    first = [config(command) for command in commands if command[0] == "train"][:11]
+    first = [config(command) for command in commands if command[0] == "train"][:12]
     for row in first:
         options = complete({**row.model, "width": 4}, 10, 3)
         learner = Learner(build(options.pop("name"), **options), row, ALONE)

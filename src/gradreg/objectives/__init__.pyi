@@ -6,6 +6,7 @@ from .base import Outcome as Outcome
 from .base import describe as describe
 from .fast import NoisyStep as NoisyStep
 from .fast import RandomStartStep as RandomStartStep
+from .free import Free as Free
 from .gradient import Gradient as Gradient
 from .label_start import LabelStart as LabelStart
 from .noise import Noise as Noise

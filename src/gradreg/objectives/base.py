@@ -60,7 +60,10 @@ class Moment:
     output: Output | None = None
     """From what the model returns to logits, where that is neither a tensor nor has logits."""
     memory: dict[str, Tensor] = field(default_factory=dict)
-    """What an objective keeps from one step for the next: a part of checkpoints, averaged over processes."""
+    """What an objective keeps from one step for the next: a part of checkpoints, averaged over processes.
+
+    Names that begin with "own" are of one process: they are not averaged, and saved where there is one process only.
+    """
 
     def logits(self, model: nn.Module, x: Tensor) -> Tensor:
         """What the model says of the images."""
@@ -92,6 +95,8 @@ class Outcome:
     logits: Tensor
     scalars: Mapping[str, Tensor] = field(default_factory=dict)
     finish: Callable[[], None] | None = None
+    targets: Target | None = None
+    """Those of the images that were trained on, where these are not the batch's."""
 
     def backward(self) -> None:
         """Compute the gradients of `loss`, the cheapest way that the objective has."""

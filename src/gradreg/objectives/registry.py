@@ -2,6 +2,7 @@
 
 from gradreg.objectives.adversarial import Adversarial
 from gradreg.objectives.fast import NoisyStep, RandomStartStep
+from gradreg.objectives.free import Free
 from gradreg.objectives.gradient import Gradient
 from gradreg.objectives.label_start import LabelStart
 from gradreg.objectives.noise import Noise
@@ -15,6 +16,7 @@ OBJECTIVES: dict[str, type] = {
     "adversarial": Adversarial,
     "fgsm-rs": RandomStartStep,
     "n-fgsm": NoisyStep,
+    "free": Free,
     "trades": Trades,
     "label-start": LabelStart,
     "prior-guided": PriorGuided,

@@ -59,7 +59,7 @@ class Learner:
                 with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
                     outcome = settings.objective(self.wrapped_model, images, labels, moment)
                 outcome.backward()
-            self._log(outcome, labels)
+            self._log(outcome, labels if outcome.targets is None else outcome.targets)
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         if settings.accumulate > 1:
             for gradient in gradients:
@@ -68,7 +68,7 @@ class Learner:
             norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
             self._add_scalars({"clipped": (norm > settings.clip_norm).float()})
         self.optimizers.step(factor)
-        self.processes.average([*self.model.buffers(), *self.memory.values()])
+        self.processes.average([*self.model.buffers(), *self._joint_memory.values()])
         if self.average:
             self.average.update(self.model, number + 1)
         return outcome
@@ -94,7 +94,7 @@ class Learner:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the next step depends on."""
         groups = {"model": self.model.state_dict(), "optimizer": self.optimizers.state(), "sums": self.sums}
-        groups["memory"] = self.memory
+        groups["memory"] = self.memory if self.processes.world == 1 else self._joint_memory
         if self.average:
             groups["average"] = self.average.model.state_dict()
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
@@ -119,6 +119,10 @@ class Learner:
         self.memory = {name: tensor.to(device) for name, tensor in groups["memory"].items()}
         if self.average:
             load_weights(self.average.model, groups["average"], "The averaged model in it", _ELSEWHERE)
+
+    @property
+    def _joint_memory(self) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in self.memory.items() if not name.startswith("own")}
 
     def _micro_batches(self, x: Tensor, y: Target, key: tuple[int, ...]) -> Iterator[tuple[Tensor, Target, Draws]]:
         parts, size = self.settings.accumulate, len(x)
