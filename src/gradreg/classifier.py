@@ -35,6 +35,7 @@ from gradreg.precision import at_least_single
 
 # A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
 _ROUNDING = 32
+_BARELY = 1e-2
 # A bare function is known by its logits for this many images.
 _KNOWN_BY = 4
 
@@ -264,8 +265,11 @@ class Classifier(nn.Module):
                 if whole
                 else "pass unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)"
             )
+            # Three digits hide what is beyond by rounding alone.
+            digits = 9 if max(low - smallest, largest - high) < _BARELY else 3
             raise DataError(
-                f"{what} run from {smallest:.3g} to {largest:.3g}, outside the box {low:g} to {high:g}: {remedy}."
+                f"{what} run from {smallest:.{digits}g} to {largest:.{digits}g}, outside the box {low:g} to {high:g}: "
+                f"{remedy}."
             )
 
 

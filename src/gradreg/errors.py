@@ -87,6 +87,12 @@ def warn(sentence: str) -> None:
     warnings.warn(sentence, GradregWarning, stacklevel=level)
 
 
+def words_of(error: BaseException) -> str:
+    """What somebody else's error says, on one line; with its kind where the words say nothing, as a KeyError's."""
+    words = " ".join(str(error).split())
+    return words if words and not isinstance(error, LookupError) else f"{type(error).__name__} {words}".rstrip()
+
+
 def did_you_mean(name: object, known: Iterable[str], prefix: str = "") -> str:
     """` (did you mean 'X'?)` for the known name closest to a misspelt one, case ignored; "" if none is close.
 

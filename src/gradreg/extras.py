@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import NamedTuple
 
-from gradreg.errors import MissingPackageError
+from gradreg.errors import MissingPackageError, words_of
 
 
 class Extra(NamedTuple):
@@ -38,7 +38,7 @@ def need(package: str, what: str) -> None:
         import_module(package)
     except (ImportError, OSError) as error:  # OSError: a library that it loads is missing or damaged
         extra = EXTRAS[package].name
-        why = "" if isinstance(error, ModuleNotFoundError) and error.name == package else f" ({error})"
+        why = "" if isinstance(error, ModuleNotFoundError) and error.name == package else f" ({words_of(error)})"
         raise MissingPackageError(
             f"{what} needs {package}, which cannot be imported{why}: run pip install 'gradreg[{extra}]'."
         ) from error

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 def image_keys(x: Tensor) -> Tensor:
     """A 64-bit fingerprint of the pixels per image, in single precision; on the CPU."""
-    rows = x.detach().to("cpu", torch.float32).contiguous().numpy()
+    rows = x.detach().to("cpu", torch.float32).resolve_neg().contiguous().numpy()
     return torch.tensor([int.from_bytes(_digest(row.tobytes(), 8), "little", signed=True) for row in rows])
 
 

@@ -10,7 +10,7 @@ from gradreg.checks.scalars import check_integer, shown
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier
 from gradreg.data import pairs
-from gradreg.errors import DataError
+from gradreg.errors import DataError, words_of
 
 Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]] | Iterable[Mapping[str, Any]] | pairs.Rows
 
@@ -43,7 +43,7 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     try:
         return pairs.check_bytes(torch.cat(images)[:limit]), torch.cat(labels)[:limit]
     except RuntimeError as error:
-        raise DataError(f"All batches of the data must have images of one shape: {error}.") from error
+        raise DataError(f"All batches of the data must have images of one shape: {words_of(error)}.") from error
 
 
 def _described(data: object) -> str:

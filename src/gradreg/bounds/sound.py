@@ -17,7 +17,7 @@ from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_count, check_number
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
-from gradreg.errors import ConfigError, ModelError
+from gradreg.errors import ConfigError, ModelError, words_of
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as threat_named
 
@@ -55,8 +55,8 @@ def sound_radius(
         bounded = lirpa.BoundedModule(_Traced(classifier), torch.zeros_like(x[:1]), device=str(x.device))
     except NotImplementedError as error:
         raise ModelError(
-            f"auto_LiRPA cannot bound an operation of this model (its log names it; {error}): use layers that "
-            "it knows, as ReLU, or a newer auto_LiRPA."
+            f"auto_LiRPA cannot bound an operation of this model (its log names it; {words_of(error)}): use layers "
+            "that it knows, as ReLU, or a newer auto_LiRPA."
         ) from error
     radii = []
     for image, label in zip(x, y.tolist(), strict=True):

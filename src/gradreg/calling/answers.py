@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.objects import Must
-from gradreg.errors import ModelError
+from gradreg.errors import ModelError, words_of
 
 MODEL = Must("an nn.Module or a function from images to logits", ModelError)
 Model = Annotated[Callable[[Tensor], Any], MODEL]
@@ -53,7 +53,7 @@ def read(returned: object, output: Output | None = None) -> Tensor:
             found: object = output(returned)
         except Exception as error:
             raise ModelError(
-                f"output= failed on what the model returned, a {type(returned).__name__}: {error}"
+                f"output= failed on what the model returned, a {type(returned).__name__}: {words_of(error)}"
             ) from error
     elif isinstance(returned, Tensor):
         found = returned

@@ -12,7 +12,7 @@ from gradreg.calling.contents import contents, in_train_mode
 from gradreg.calling.known import Known
 from gradreg.calling.state import State
 from gradreg.calling.values import changed
-from gradreg.errors import GradregError, ModelError
+from gradreg.errors import GradregError, ModelError, words_of
 
 
 def unknown() -> Known:
@@ -47,7 +47,7 @@ def named(x: Tensor) -> Iterator[None]:
     except (GradregError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {error}") from error
+        raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {words_of(error)}") from error
 
 
 def first_float(model: Model) -> Tensor | None:

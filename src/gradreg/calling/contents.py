@@ -72,7 +72,12 @@ def in_train_mode(model: Model) -> list[nn.Module]:
     """
     if not isinstance(model, nn.Module) or "train" in vars(model):
         return []
-    return [module for module in model.modules() if module.training]
+    return [module for module in model.modules() if is_training(module)]
+
+
+def is_training(module: nn.Module) -> bool:
+    """Whether it is in train mode; modules that TorchScript froze have no mode any more."""
+    return getattr(module, "training", False)
 
 
 def is_compiled(model: Model, modules: list[nn.Module]) -> bool:

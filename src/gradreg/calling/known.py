@@ -55,7 +55,7 @@ def known(model: Model, modules: Sequence[nn.Module], *about: object) -> Known:
     It holds no reference to the model, which may be deleted. A function that is made anew in every step is known by its
     code and by the modules that it refers to.
     """
-    modes = tuple(module.training for module in modules)
+    modes = tuple(getattr(module, "training", False) for module in modules)
     return _KNOWN.setdefault(_identity(model), {}).setdefault((*map(id, modules[:1]), modes, *about), Known())
 
 

@@ -59,6 +59,13 @@ def changed(y: Target, change: Callable[[Tensor], Tensor]) -> Target:
     return y
 
 
+def tracked(y: Target) -> Target:
+    """The target with copies of tensors that were made in inference mode, which autograd refuses to keep."""
+    if not any(each.is_inference() for each in leaves(y)):
+        return y
+    return changed(y, lambda each: each.clone() if each.is_inference() else each)
+
+
 def at(y: Target, rows: Tensor | slice) -> Target:
     """The targets of some of the images."""
     return changed(y, lambda each: each[rows])

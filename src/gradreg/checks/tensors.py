@@ -20,9 +20,11 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
         raise DataError(f"{name} must be a float tensor of shape (N, …); got {shown(x)}.")
     if x.is_meta:
         raise DataError(f"{name} must hold pixels; got a tensor on the meta device, which has none.")
+    if x.is_nested or x.layout != torch.strided:
+        raise DataError(f"{name} must be a dense tensor of shape (N, …); got {'nested' if x.is_nested else x.layout}.")
     if x.ndim < 2 or not x.is_floating_point() or x.numel() == 0:
         raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
-    return x
+    return x.resolve_neg()
 
 
 def check_labels(y: Any, images: int, name: str = "y", *, look: bool = True) -> Tensor:
@@ -32,6 +34,8 @@ def check_labels(y: Any, images: int, name: str = "y", *, look: bool = True) -> 
     if y.shape != (images,) or not _integral(y):
         raise DataError(f"{name} must hold {images} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
     labels: Tensor = y.long()
+    if labels.is_inference() and not torch.is_inference_mode_enabled():
+        labels = labels.clone()  # autograd refuses to keep those of inference mode
     if look and images and on_host(labels) and (low := int(labels.min())) < 0:
         raise DataError(f"{name} must hold labels from 0 to the number of classes less 1; got {low} among them.")
     return labels

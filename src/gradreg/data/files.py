@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from gradreg.errors import DataError
+from gradreg.errors import DataError, words_of
 from gradreg.reading import check_regular, read_bytes
 from gradreg.writing import replacing
 
@@ -98,7 +98,7 @@ def download(url: str, path: Path, md5: str, wanted: str) -> None:
             if digest.hexdigest() != md5:
                 raise ValueError("its checksum is wrong")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise DataError(f"{wanted}; downloading {url} failed ({error}).") from error
+        raise DataError(f"{wanted}; downloading {url} failed ({words_of(error)}).") from error
 
 
 class _Encrypted(urllib.request.HTTPRedirectHandler):

@@ -128,7 +128,7 @@ def targets(y: Any, device: torch.device | None) -> Target:
 def labels(y: Any) -> Tensor:
     """The labels of a batch."""
     try:
-        return torch.as_tensor(y)
+        return torch.as_tensor(_native(y) if isinstance(y, np.ndarray) else y)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"The labels of the data must be numbers; got {shown(y)}.") from error
 
@@ -157,7 +157,17 @@ def _channels_first(pixels: Tensor) -> Tensor:
     return pixels
 
 
+def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy that torch takes: in this machine's order of bytes, forwards in memory, of a precision that it has."""
+    kind = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+    return np.array(array, dtype=kind, order="C")
+
+
 def _floats(x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    # A copy of an array, which may not be written to.
-    pixels = x if isinstance(x, Tensor) else _channels_first(torch.from_numpy(np.array(x)))
+    if not isinstance(x, Tensor):
+        try:
+            x = _channels_first(torch.from_numpy(_native(x)))
+        except TypeError as error:
+            raise DataError(f"The images of the data must be numbers; got {shown(x)}.") from error
+    pixels = x
     return pixels.float().div(255) if pixels.dtype == torch.uint8 else pixels

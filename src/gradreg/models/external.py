@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradreg.errors import ModelError, did_you_mean
+from gradreg.errors import ModelError, did_you_mean, words_of
 from gradreg.models.normalize import Normalize, Statistics, first_layer
 from gradreg.models.swaps import swap_activations
 
@@ -123,8 +123,8 @@ def library(name: str, extra: str | None = None) -> ModuleType:
             raise ModelError(f"The package {package} is not installed: run pip install 'gradreg[{extra}]'.") from None
         packages = "torchvision" if package == "torchvision" else f"{package} and torchvision"
         raise ModelError(
-            f"The package {package} is installed but cannot be imported ({type(error).__name__}: {error}); install "
-            f"builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started."
+            f"The package {package} is installed but cannot be imported ({type(error).__name__}: {words_of(error)}); "
+            f"install builds of {packages} that match torch {torch.__version__}, see https://pytorch.org/get-started."
         ) from error
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.answers import MODEL, Output
-from gradreg.calling.targets import Target
+from gradreg.calling.targets import Target, tracked
 from gradreg.checks.objects import check_function
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
@@ -186,6 +186,7 @@ def regularized_loss(
     second_step = check_second_step(second_step, method, order)
     alignment, omega = check_looks(alignment, omega, method, step)
     check_function("model", model, MODEL)
+    y = tracked(y)
     check_functions(criterion, output)
     checked(geometry, x)
     check_batch_norm_mode(model, bn)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
-from gradreg.errors import DataError, GradregError, RunError
+from gradreg.errors import DataError, GradregError, RunError, words_of
 from gradreg.reading import one_sentence
 
 _KEPT = 2
@@ -33,7 +33,7 @@ def read(path: Path) -> State:
     try:
         return State(*storage.read(path, _KIND))
     except DataError as error:
-        raise RunError(f"{path} is truncated or damaged ({error}).") from error
+        raise RunError(f"{path} is truncated or damaged ({words_of(error)}).") from error
 
 
 class Generations:

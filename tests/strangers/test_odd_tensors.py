@@ -1,0 +1,111 @@
+"""Arrays and tensors as other programs make them: taken for what they say, or refused in one sentence."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gradreg
+from gradreg.bounds.data import gather
+from gradreg.errors import DataError, ModelError
+from gradreg.fingerprints import image_keys
+
+X = 0.3 + 0.4 * torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def linear() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Flatten(), nn.Linear(48, 4)).eval()
+
+
+Y = linear()(X).argmax(1)
+ARRAYS: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
+    "read-only": lambda a: np.frombuffer(a.tobytes(), a.dtype).reshape(a.shape),
+    "backwards": lambda a: np.ascontiguousarray(a[::-1])[::-1],
+    "of the other order of bytes": lambda a: a.astype(a.dtype.newbyteorder()),
+    "of extended precision": lambda a: a.astype(np.longdouble) if a.dtype.kind == "f" else a,
+    "by columns": np.asfortranarray,
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_read_as_numpy_reads_them(name: str) -> None:
+    x, y = gather((ARRAYS[name](X.numpy()), ARRAYS[name](Y.numpy())), None)
+    assert torch.equal(x.float(), X)
+    assert torch.equal(y, Y)
+
+
+def test_labels_may_be_a_list_and_objects_are_no_images() -> None:
+    assert torch.equal(gather((X.numpy(), Y.tolist()), None)[1], Y)
+    with pytest.raises(DataError, match="must be numbers; got a ndarray of object"):
+        gather((X.numpy().astype(object), Y.numpy()), None)
+
+
+NOT_DENSE: dict[str, Callable[[], Tensor]] = {
+    "sparse": X.to_sparse,
+    "nested": lambda: torch.nested.nested_tensor(list(X)),
+    "mkldnn": X.to_mkldnn,
+}
+
+
+@pytest.mark.parametrize("kind", NOT_DENSE)
+def test_tensors_that_are_not_dense_are_refused(kind: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of a prototype
+        made = NOT_DENSE[kind]()
+    for call in (gradreg.attack, gradreg.diagnose):
+        with pytest.raises(DataError, match="x must be a dense tensor"):
+            call(linear(), made, Y)
+
+
+def test_a_view_of_the_negative_is_its_numbers() -> None:
+    assert torch.equal(image_keys(torch._neg_view(-X)), image_keys(X))
+    found = gradreg.attack(linear(), torch._neg_view(-X), Y, attacks=["deepfool"]).distance
+    assert torch.equal(found, gradreg.attack(linear(), X, Y, attacks=["deepfool"]).distance)
+
+
+@torch.inference_mode()
+def _of_inference_mode() -> tuple[Tensor, Tensor, Tensor]:
+    return X.clone(), Y.clone(), nn.functional.one_hot(Y, 4).float()
+
+
+def test_tensors_of_inference_mode_are_taken() -> None:
+    x, y, soft = _of_inference_mode()
+    found = gradreg.attack(linear(), x, y, attacks="quick").distance
+    assert torch.equal(found, gradreg.attack(linear(), X, Y, attacks="quick").distance)
+    plain = gradreg.regularized_loss(linear(), X, Y, lam=0.1)
+    for target in (y, soft):
+        out = gradreg.regularized_loss(linear(), x, target, lam=0.1)
+        out.backward()
+        assert torch.allclose(out.slope, plain.slope)
+
+
+def test_frozen_torchscript_is_asked_as_its_model() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, which is to give TorchScript up
+        frozen = torch.jit.freeze(torch.jit.trace(linear(), X))
+    found = gradreg.attack(frozen, X, Y, attacks="quick").distance
+    assert torch.allclose(found, gradreg.attack(linear(), X, Y, attacks="quick").distance, rtol=1e-4)
+    slope = gradreg.regularized_loss(frozen, X, Y, lam=0.1).slope
+    assert torch.allclose(slope, gradreg.regularized_loss(linear(), X, Y, lam=0.1).slope, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(ValueError("one\n  two"), "one two"), (KeyError("k"), "KeyError 'k'"), (OSError(), "OSError")]
+)
+def test_what_a_model_raises_is_on_one_line(error: Exception, said: str) -> None:
+    def model(x: Tensor) -> Tensor:
+        raise error
+
+    with pytest.raises(ModelError, match=rf"failed on images of shape \(6, 3, 4, 4\): {said}$"):
+        gradreg.attack(model, X, Y)
+
+
+def test_pixels_that_are_barely_outside_are_shown_in_full() -> None:
+    with pytest.raises(DataError, match=r"to 1\.00000012, outside the box 0 to 1"):
+        gradreg.attack(linear(), X / X.max() + 1e-7, Y)
