@@ -21,7 +21,7 @@ from gradreg.calling.asking import (
     precision,
     unknown,
 )
-from gradreg.calling.contents import in_train_mode
+from gradreg.calling.contents import asks_functions, in_train_mode
 from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_alone
 from gradreg.checks.calls import validated
@@ -220,13 +220,15 @@ class Classifier(nn.Module):
         return logits
 
     def fingerprint(self, x: Tensor) -> str:
-        """What the logits depend on: box, normalisation, layers, weights; for a function, its predictions on `x`."""
+        """What the logits depend on: box, normalisation, layers, weights; for functions in it, predictions on `x`."""
         around = repr((self.box, *(None if part is None else part.float().cpu() for part in (self._mean, self._std))))
-        if isinstance(self.model, nn.Module):
+        if isinstance(self.model, nn.Module) and not asks_functions(self.model):
             return model_key(self.model, around)
         # Three digits: enough to tell functions apart, and few enough not to depend on rounding.
         with torch.no_grad():
             answers = repr([[f"{logit:.3g}" for logit in row] for row in self(x[:_KNOWN_BY]).tolist()])
+        if isinstance(self.model, nn.Module):
+            return model_key(self.model, around + answers)
         return blake2b((around + answers).encode(), digest_size=16).hexdigest()
 
     def _check_mode(self) -> None:

@@ -164,6 +164,23 @@ def test_an_evaluation_and_its_report_say_both(x: Tensor, tmp_path: Path) -> Non
     assert len(gradreg.certify(model, x[:2], sigma=0.25, n=100).radius) == 2
 
 
+def test_work_is_not_resumed_with_another_function(x: Tensor, tmp_path: Path) -> None:
+    """Weights that only a function refers to are in no state_dict, so its answers tell it apart."""
+
+    def around(seed: int, sigma: float = 0.1) -> Averaged:
+        torch.manual_seed(seed)
+        layer = nn.Linear(12, 3)
+        return Averaged(lambda z: layer(z.flatten(1) + sigma * torch.randn(len(z), 12)), draws=2)
+
+    keys = {gradreg.Classifier.of(around(*each)).fingerprint(x) for each in ((0,), (1,), (0, 0.5))}
+    assert len(keys) == 3
+    assert gradreg.Classifier.of(around(0)).fingerprint(x) == gradreg.Classifier.of(around(0)).fingerprint(x)
+    y = torch.zeros(6, dtype=torch.int64)
+    gradreg.attack(around(0), x, y, threat="l2", attacks="quick", resume=tmp_path / "pool")
+    with pytest.raises(GradregError, match="other weights"):
+        gradreg.attack(around(1), x, y, threat="l2", attacks="quick", resume=tmp_path / "pool")
+
+
 def test_what_is_refused(x: Tensor) -> None:
     with pytest.raises(GradregError, match="draws must be from 1 to 1000000; got 0"):
         Averaged(Noisy(), draws=0)

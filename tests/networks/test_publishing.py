@@ -123,6 +123,9 @@ def test_an_evaluation_of_other_weights_is_refused(evaluated: Path, tmp_path: Pa
     (mine / "notes.txt").touch()
     with pytest.raises(ConfigError, match=r"holds notes\.txt"):
         gradreg.publish(linear(), evaluated, mine, replace=True)
+    inside = gradreg.Averaged(lambda x: linear()(x), draws=1)
+    with pytest.raises(ConfigError, match="whose weights can be saved; got Averaged, which asks a function"):
+        gradreg.publish(inside, evaluated, tmp_path / "toy")
     with pytest.raises(ConfigError, match=r"must be an nn\.Module"):
         gradreg.publish(lambda x: x, evaluated, tmp_path / "toy")  # type: ignore[arg-type]
 

@@ -43,9 +43,19 @@ def contents(model: Model) -> tuple[list[nn.Module], list[Generator]]:
     return list(modules.values()), list(generators.values())
 
 
+def asks_functions(model: nn.Module) -> bool:
+    """Whether weights do not say what it computes: it refers to modules by functions, or wraps a function as it is."""
+    own = {id(module) for module in model.modules()}
+    if any(id(module) not in own for module in contents(model)[0]):
+        return True
+    wrappers = (module for module in model.modules() if type(module).__module__.startswith("gradreg."))
+    return any(isinstance(value, _FUNCTIONS) for module in wrappers for value in vars(module).values())
+
+
 # No state is kept in objects of these, beyond what is known of generators.
 _KNOWN = sys.stdlib_module_names.union(("torch", "numpy", "gradreg")) - {"__main__"}
-_FOLLOWED = (*GENERATORS, FunctionType, MethodType, partial)
+_FUNCTIONS = (FunctionType, MethodType, partial)
+_FOLLOWED = (*GENERATORS, *_FUNCTIONS)
 
 
 def written_by_a_user(module: nn.Module) -> bool:

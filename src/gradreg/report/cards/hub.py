@@ -15,6 +15,7 @@ from torch import nn
 from gradreg import evaluation as evaluations
 from gradreg import storage
 from gradreg._version import __version__
+from gradreg.calling.contents import asks_functions
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_path
 from gradreg.classifier import Classifier
@@ -171,6 +172,11 @@ def _config(model: nn.Module, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _check_weights(model: nn.Module, record: Evaluation, place: Path) -> None:
+    if asks_functions(_inner(model)):
+        raise ConfigError(
+            f"model must be a network whose weights can be saved; got {type(model).__name__}, which asks a function: "
+            "pass the nn.Module inside."
+        )
     known = evaluated_weights(place.parent if place.is_file() else place, record)
     if known is None:
         raise ConfigError(

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from gradreg import evaluation as evaluations
+from gradreg.calling.contents import asks_functions
 from gradreg.classifier import Classifier
 from gradreg.config import tables, toml
 from gradreg.errors import ConfigError, DataError
@@ -175,7 +176,7 @@ def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
 def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: Path | None) -> None:
     """By the fingerprint that the evaluation was begun with; where that was deleted, by the answers to its images."""
     key = evaluated_weights(place.parent if place.is_file() else place, record)
-    if key is not None:
+    if key is not None and not asks_functions(found.network):
         same = key == Classifier.of(found.network).fingerprint(torch.empty(0))
     else:
         same = _same_answers(found, record, data_dir)
