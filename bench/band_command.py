@@ -26,6 +26,8 @@ from gradreg.provenance import machine
 _OTHERS = 60
 # Images that a network is trained on, at most.
 _MOST = 20_000
+# Images that are learned on together.
+_TOGETHER = 100
 # The fraction of the training images that no network is trained on: to learn the band on, other ones for each network.
 _RESERVE = 0.2
 
@@ -70,7 +72,7 @@ def _learning(options: BandOptions, console: Console) -> Iterator[tuple[LearnedR
                 x, y, accuracy = right(model, reserve.subset(some), options.images)
                 for threat in options.norms:
                     found = []
-                    for rows in torch.arange(len(x)).split(options.chunk):
+                    for rows in torch.arange(len(x)).split(_TOGETHER):
                         console.print(f"{name}, {kind}, {threat}: learning on {_spoken(rows, len(x))}")
                         compute = partial(overestimates, model, x[rows], y[rows], threat, options.seed)
                         found.append(ledger.once(_part(threat, rows), Overestimates, compute).ratio)

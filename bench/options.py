@@ -306,7 +306,7 @@ class BandOptions:
     judged: int = 500
     """Test images per network and threat; 0 only learns."""
     chunk: int = 100
-    """Images that are attacked together; an interruption loses at most these."""
+    """Images that are judged together; an interruption loses at most these."""
     steps: int = 300
     """Of training, at least; on at most 20,000 images."""
     threats: str | Sequence[str] = "l2,linf"
