@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from stateful import MIXING, STATEFUL, Counter, MovingAverage, Observed, stateful
-from torch import Tensor
+from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.testing import assert_close
 
-from gradreg import regularized_loss
+from gradreg import GradregWarning, regularized_loss
 from gradreg.calling.contents import contents
 from gradreg.calling.known import _KNOWN
 from gradreg.losses import cross_entropy
@@ -193,3 +193,25 @@ def test_compiled_models_are_compiled_once_and_move_once(name: str) -> None:
     for (key, value), expected in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
         assert_close(value, expected, msg=key)
     torch._dynamo.reset()
+
+
+class Follows(nn.Module):
+    """Keeps a slow copy of a network in weights, as momentum encoders do, or cuts weights to a limit."""
+
+    def __init__(self, decay: float) -> None:
+        super().__init__()
+        self.net, self.slow, self.decay = nn.Linear(48, 4), nn.Linear(48, 4), decay
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            for slow, fast in zip(self.slow.parameters(), self.net.parameters(), strict=True):
+                slow.mul_(self.decay).add_((1 - self.decay) * fast).clamp_(-1, 1)
+        logits: Tensor = self.net(x.flatten(1))
+        return logits
+
+
+def test_weights_that_every_pass_moves_are_said_to_move_more_often() -> None:
+    model = Follows(0.9).double()
+    with pytest.warns(GradregWarning, match="changes its own weights in every forward"):
+        regularized_loss(model, X, Y, lam=0.1)
+    regularized_loss(Follows(1.0).double(), X, Y, lam=0.1)  # written to, and the same

@@ -7,6 +7,7 @@ normalisation in the mode that the caller chose. Whatever a call switches is swi
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import torch
@@ -105,7 +106,18 @@ class Calls:
         self.frozen = bn == "frozen"
         self.compiled = is_compiled(model, modules)
         self.known = known(model, modules, bn, autocast)
+        self._modules = modules
         self.state = State(modules, generators, self.known, owner=model)
+
+    @cached_property
+    def weights(self) -> list[Tensor]:
+        """Parameters with values of their own: those of parallel training come and go in a pass."""
+        found = (weight for module in self._modules for weight in module._parameters.values())
+        return [weight for weight in found if type(weight) is nn.Parameter and not weight.is_inference()]
+
+    def writes(self) -> int:
+        """How often weights were written to so far."""
+        return sum(weight._version for weight in self.weights)
 
     @property
     def images_interact(self) -> bool:

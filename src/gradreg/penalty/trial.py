@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradreg.errors import ModelError, PrecisionError
+from gradreg.calling.values import changed
+from gradreg.errors import ModelError, PrecisionError, warn
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Calls, Pass
 from gradreg.precision import at_least_single
@@ -43,7 +44,13 @@ def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tenso
     distance = geometry.norm(part.at) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
     # As the model was compiled: without gradients it would be compiled once more.
     with torch.set_grad_enabled(calls.compiled):
+        before = calls.writes()
         spread = trial.spread()
+        if calls.writes() != before and trial.moves_weights():
+            warn(
+                "The model changes its own weights in every forward, and a penalty step makes several: they move more "
+                "often than in plain training. Keep what moves by itself in buffers, which move once per step."
+            )
         error = trial.rounding() if resolves else torch.zeros_like(spread)
         numbers = torch.stack([spread, error, trial.rise.mean(), distance.mean(), part.losses.detach().abs().mean()])
         apart, share, rise, moves, loss = numbers.tolist()
@@ -76,6 +83,12 @@ class _Trial:
     def spread(self) -> Tensor:
         """How far losses are from what they were, on the same images."""
         return (self._losses(0.0) - self.part.losses.detach()).abs().mean()
+
+    def moves_weights(self) -> bool:
+        """Whether one more pass changes weights; what cuts them to a limit, say, writes to them and changes nothing."""
+        before = [weight.detach().clone() for weight in self.calls.weights]
+        self._losses(0.0)
+        return any(changed(list(zip(before, (weight.detach() for weight in self.calls.weights), strict=True))))
 
     def rounding(self) -> Tensor:
         """The fraction of the difference that is rounding error, by ℓ(x + s) − 3ℓ(x + s/2) + 3ℓ(x) − ℓ(x − s/2).
