@@ -201,6 +201,25 @@ def test_models_that_compute_parts_again_and_calls_without_gradients() -> None:
     assert bool((expected.alignment > 0).all())
 
 
+@pytest.mark.slow
+def test_compiled_models_look_and_step_alike() -> None:
+    x, y = images()
+    tau = between(net(), x, y, "linf", 3)
+    found = []
+    for compiled in (False, True):
+        model = net()
+        called: Any = torch.compile(model, backend="aot_eager") if compiled else model
+        for threshold, wanted in ((None, True), (0.0, True), (tau, True), (None, False), (tau, False)):
+            with torch.set_grad_enabled(wanted):
+                out = regularized_loss(
+                    called, x, y, threat="linf", eps=EPS, h=H, second_step=threshold, alignment=True, omega=1
+                )
+            if wanted:
+                out.backward()
+            found.append([out.loss.detach(), out.slope, out.alignment, out.omega])
+    assert_close(found[5:], found[:5])
+
+
 def test_an_objective_logs_how_many_take_it() -> None:
     model, (x, y) = net(), images()
     tau = between(model, x, y, "linf", 3)

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from gradreg.data import Images
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import threat
-from gradreg.objectives import Draws, Free, LabelStart, Moment, Objective, PriorGuided
+from gradreg.objectives import Adversarial, Draws, Free, LabelStart, Moment, Objective, PriorGuided
 from gradreg.objectives.label_start import jensen_shannon
 from gradreg.training import fit
 
@@ -183,6 +183,25 @@ def test_free_costs_what_plain_training_does() -> None:
     with FlopCounterMode(display=False) as counter:
         Free(eps=EPS)(model, x, y, Moment(0, 0.0, Draws((0,), 8, slice(8)))).backward()
     assert counter.get_total_flops() == 3 * forward
+
+
+@pytest.mark.slow
+def test_compiled_models_take_the_same_steps() -> None:
+    """Also where an earlier backward of theirs kept no graph, after which they refuse to be differentiated twice."""
+    x, y = images()
+    found: list[list[Any]] = [[], []]
+    for compiled in (False, True):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.GELU(), nn.Linear(8, 4)).double()
+        called: Any = torch.compile(model, backend="aot_eager") if compiled else model
+        called(x.clone().requires_grad_()).sum().backward()
+        for objective in (PriorGuided(eps=EPS), LabelStart(EPS), Free(eps=EPS), Adversarial(steps=2)):
+            memory: dict[str, Tensor] = {}
+            for step in range(2):
+                model.zero_grad()
+                objective(called, x, y, moment(step, memory)).backward()
+            found[compiled] += [weight.grad for weight in model.parameters()]
+    assert_close(found[1], found[0])
 
 
 class _StoppedError(Exception):

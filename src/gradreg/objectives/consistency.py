@@ -38,9 +38,9 @@ def one_step(
     """
     calls = Calls(model, at.criterion, "train", "keep", at.output)
     part = calls.record(start.clamp(0, 1) if clip else start, y)
-    gradient = part.input_gradient(differentiable=False)
+    gradient, _, begun = part.input_gradient_and_answer()
     calls.check_graphs_can_be_kept("objectives with two ends", "take another objective, or the checkpointing out")
     moved = part.at + step * geometry.ascent(gradient)
     moved = moved if radius is None else x + geometry.retract(moved - x, radius)
     losses, logits = calls.answer_again(part, (moved.clamp(0, 1) if clip else moved).detach())
-    return Ends(gradient, part.logits, losses, logits)
+    return Ends(gradient, begun, losses, logits)

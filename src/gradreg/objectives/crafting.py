@@ -66,7 +66,7 @@ def ascend_until_wrong(
         moving = rows[right]
         if len(moving) == 0:
             break
-        gradient = recorded.input_gradient(differentiable=False)[right]
+        gradient = recorded.input_gradient(differentiable=False, retain=False)[right]
         delta[moving] = _advance(x[moving], delta[moving], gradient, geometry, radius=radius, step=step, clip=clip)
         rows = rows if draws else moving
     return (x + delta).detach()
@@ -82,7 +82,7 @@ def single_step(calls: Calls, x: Tensor, y: Target, geometry: Threat, *, step: R
 def gradient_at(calls: Calls, x: Tensor, y: Target, begun: Moment) -> Tensor:
     """∇ℓ(x) by a pass as from that moment, which moves nothing."""
     with torch.enable_grad(), begun.replayed():
-        return calls.record(x, y).input_gradient(differentiable=False)
+        return calls.record(x, y).input_gradient(differentiable=False, retain=False)
 
 
 def _advance(

@@ -55,7 +55,7 @@ class Difference:
 
     def with_two_graphs(self) -> Slopes:
         """The slope with the graphs of both its losses."""
-        gradient, losses = self.part.input_gradient_and_losses()
+        gradient, losses, _ = self.part.input_gradient_and_answer()
         if losses is not self.part.losses:
             raise ModelError(
                 "graphs=2 and output_slope need the graph after one backward, and this compiled model frees it: use "
@@ -68,7 +68,7 @@ class Difference:
         first = self._first(move)
         behind = losses if self.order == 1 else self._at(-move)
         slopes = (first.losses - behind) / (self.h * self.order)
-        looked, omega = self._looked(gradient, first, later=False), self._omega(halfway, first.losses)
+        looked, omega = self._looked(gradient, first, retain=True), self._omega(halfway, first.losses)
         if self.second_step is None:
             return Slopes(gradient, slopes, first.logits, looked, omega)
         ahead, logits = self._second_step(gradient, move, slopes).with_graphs(first)
@@ -86,7 +86,7 @@ class Difference:
         if self.order == 2 or uniform:
             gradient = terms.settle_with_input(part, share if self.order == 2 else share - rise)
         else:
-            gradient, losses = part.input_gradient_and_losses()
+            gradient, losses, _ = part.input_gradient_and_answer()
         if squared:
             rise = rise * self._norm(gradient)
         if self.order == 1 and not uniform:
@@ -137,14 +137,15 @@ class Difference:
         z = leaf(moved) if self._looks_back else moved
         return self.calls.again(self.part, z, notice_draws=self.second_step is not None)
 
-    def _looked(self, gradient: Tensor, first: Pass, *, later: bool) -> Ahead | None:
+    def _looked(self, gradient: Tensor, first: Pass, *, later: bool = False, retain: bool = False) -> Ahead | None:
         """∇ℓ(x + hd): `later` by the backward of the loss for the first layer's work more; otherwise by one of its own.
 
         With two graphs other terms of the loss depend on x + hd too, and without gradients there is no such backward.
         """
         if not self.alignment:
             return None
-        return Ahead(gradient.detach(), first.x, None if later else first.input_gradient(differentiable=False))
+        there = None if later else first.input_gradient(differentiable=False, retain=retain)
+        return Ahead(gradient.detach(), first.x, there)
 
     def _second_step(self, gradient: Tensor, move: Tensor, slopes: Tensor) -> SecondStep:
         assert self.second_step is not None

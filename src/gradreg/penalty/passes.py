@@ -69,18 +69,18 @@ class Pass:
                 gradient, self.x.grad = self.x.grad, None
         return required(gradient)
 
-    def input_gradient_and_losses(self) -> tuple[Tensor, Tensor]:
-        """∇ℓ(x), and the losses with a graph for the weights' gradients.
+    def input_gradient_and_answer(self) -> tuple[Tensor, Tensor, Tensor]:
+        """∇ℓ(x), and the losses and logits with a graph for the weights' gradients.
 
         A compiled model whose first backward kept no graph gives its memory away ever after ("donated buffers") and
-        refuses to be differentiated twice: the losses are then computed once more.
+        refuses to be differentiated twice: it is then asked once more.
         """
         try:
-            return self.input_gradient(differentiable=False), self.losses
+            return self.input_gradient(differentiable=False), self.losses, self.logits
         except RuntimeError as error:
             if "donated buffer" not in str(error):
                 raise
-        return self.input_gradient(differentiable=False, retain=False), self.calls.repeat(self, self.at)
+        return self.input_gradient(differentiable=False, retain=False), *self.calls.answer_again(self, self.at)
 
 
 def as_recorded(losses: Tensor) -> AbstractContextManager[object]:

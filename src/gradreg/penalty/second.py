@@ -47,7 +47,8 @@ class SecondStep:
         rows = self.misled.nonzero()[:, 0]
         if len(rows) == 0:
             terms.leave(first.losses, rise)
-            return first.losses.detach(), None if terms.wanted else first.input_gradient(differentiable=False)
+            known = None if terms.wanted else first.input_gradient(differentiable=False, retain=False)
+            return first.losses.detach(), known
         if len(rows) == len(self.misled) or not terms.wanted:
             there = first.input_gradient(differentiable=False, retain=False)
         else:
