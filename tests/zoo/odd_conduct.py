@@ -221,7 +221,12 @@ STATE = {
     "remembers in a tuple": Odd(lambda: Remembers("tuple"), centred, _MOVES, rtol=0.02, may_answer=True),
     "counts": Odd(Counts, linear, exact=True),
     "adapts": Odd(
-        Adapts, None, {"": "changes its own weights|asked again about the same images|depend on the other images"}
+        Adapts,
+        None,
+        {
+            "": "changes its own weights|asked again about the same images|depend on the other images",
+            **dict.fromkeys(TRAINED, "changes its own weights in every forward"),
+        },
     ),
     "renormalises its weights": Odd(Renormalises, renormalised),
     "spectral and weight norm": Odd(seeded(parametrised), seeded(unparametrised)),
