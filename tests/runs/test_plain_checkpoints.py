@@ -126,6 +126,11 @@ def flipped(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def beginning(path: Path) -> None:
+    torch.save(network().state_dict(), path)
+    path.write_bytes(path.read_bytes()[:300])
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "code": (lambda p: torch.save({"state_dict": Payload()}, p), "holds an object of print, which is code"),
     "a whole module": (lambda p: torch.save(network(), p), "holds an object of torch.nn.modules.container.Sequential"),
@@ -139,6 +144,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "sparse": (lambda p: torch.save({"a": torch.eye(2).to_sparse()}, p), "tensors must be dense"),
     "no values": (lambda p: torch.save({"a": torch.ones(2, device="meta")}, p), "tensors must be dense"),
     "endless": (lambda p: archive(p, deep()), "at most 20 tuples inside each other"),
+    "its beginning": (beginning, "an archive without its end, so copy or download it again"),
     "one bit": (flipped, r"the checksum of .*data/.* differs"),
 }
 

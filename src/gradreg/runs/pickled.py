@@ -26,7 +26,7 @@ _MOST_INSIDE = 20
 _MOST_NAME = 200  # letters; torch takes quadratic time to say that it does not know a longer one
 # Files of before torch 1.6: a magic number, a version, facts of the machine, the object, the names of its storages.
 _PICKLES_OF_OLD = 5
-_PROTOCOL = b"\x80"
+_PROTOCOL, _ARCHIVE = b"\x80", b"PK\x03\x04"
 _FORBIDDEN = re.compile(r"GLOBAL (\S+)")
 # They leave a list, a dict or a set, which has no hash.
 _WITHOUT_HASH = ("EMPTY_DICT", "EMPTY_LIST", "EMPTY_SET", "DICT", "LIST", "SETITEM", "SETITEMS", "APPEND", "APPENDS")
@@ -69,7 +69,9 @@ def _check_archive(file: BinaryIO, path: Path) -> list[int]:
 
 def _check_old(file: BinaryIO) -> None:
     file.seek(0)
-    if file.read(1) != _PROTOCOL:
+    if (start := file.read(len(_ARCHIVE))) == _ARCHIVE:
+        raise ValueError("it is an archive without its end, so copy or download it again")
+    if start[:1] != _PROTOCOL:
         raise ValueError("it is neither a zip archive nor a pickle")
     file.seek(0)
     for _ in range(_PICKLES_OF_OLD):
