@@ -46,6 +46,7 @@ def show(options: BandOptions, console: Console) -> Found:
     torch.set_num_threads(1)
     if options.judged and version("autoattack") is None:
         raise ConfigError("The band is judged by AutoAttack: pip install pyautoattack, or pass --judged 0.")
+    kinds = options.chosen(KINDS)
     learning = list(_learning(options, console))
     rows = [row for row, _ in learning]
     bands: dict[str, Band] = {
@@ -54,7 +55,7 @@ def show(options: BandOptions, console: Console) -> Found:
     }
     _print(console, "distance after the first attacks over the best known", rows)
     console.print(f"learned: {bands}\nin use: {BANDS}")
-    judged = [row for kind in KINDS for row in _judging(options, kind, console)] if options.judged else []
+    judged = [row for kind in kinds for row in _judging(options, kind, console)] if options.judged else []
     _print(console, "images left early, beside AutoAttack", judged)
     found = Found(bands, rows, judged)
     if options.json is not None:

@@ -305,6 +305,8 @@ class BandOptions:
     """Per network and threat, at most, to learn on: training images that no network was trained on."""
     judged: int = 500
     """Test images per network and threat; 0 only learns."""
+    only: str | Sequence[str] = ()
+    """Networks to judge, comma-separated; default: all five."""
     chunk: int = 100
     """Images that are judged together; an interruption loses at most these."""
     steps: int = 300
@@ -331,6 +333,11 @@ class BandOptions:
     def sources(self) -> tuple[str, ...]:
         """The data sets to learn on."""
         return _names(self.learn)
+
+    def chosen(self, known: Iterable[str]) -> tuple[str, ...]:
+        """The networks to judge, of those that are known."""
+        _check_known("only", _names(self.only), known)
+        return _names(self.only) or tuple(known)
 
     @property
     def norms(self) -> tuple[ThreatName, ...]:

@@ -128,6 +128,8 @@ def test_judging_needs_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
         band_command.show(BandOptions(), Console(quiet=True))
     with pytest.raises(ConfigError, match="learn and threats must each name at least one"):
         BandOptions(learn="")
+    with pytest.raises(ConfigError, match=r"only must be among undefended, .*; got resnet"):
+        band_command.show(BandOptions(only="resnet", judged=0), Console(quiet=True))
 
 
 def test_the_bands_in_use_are_those_that_were_measured() -> None:
