@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
@@ -76,6 +76,29 @@ def test_an_evaluation_is_the_host_s_and_is_reported(tmp_path: Path) -> None:
     assert there.origin.machine != here.origin.machine
     gradreg.report([here, replace(there, subject=replace(there.subject, name="there"))], tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+class Noisy(nn.Module):
+    """A network behind noise of the host's stream, which every device has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.network(x + 0.1 * torch.randn(x.shape).to(x.device))
+        return found
+
+
+def test_a_randomised_model_is_asked_again_there_too() -> None:
+    quick: dict[str, Any] = {"threat": "l2", "images": 3, "attacks": "quick", "diagnosis": False}
+    here, there = (
+        gradreg.evaluate(gradreg.Averaged(on(place, Noisy()).eval(), draws=2), pairs(part(20, 2)), **quick)
+        for place in places()
+    )
+    assert here.fresh is not None
+    assert_same(there.fresh, here.fresh, place=HOST)
+    assert_same(there.threats["l2"].fresh, here.threats["l2"].fresh, place=HOST)
 
 
 def test_data_may_come_from_anywhere_on_the_host(device: torch.device) -> None:

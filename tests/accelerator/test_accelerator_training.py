@@ -85,6 +85,13 @@ def test_settings_mean_the_same(changes: dict[str, Any]) -> None:
     same_runs(**changes)
 
 
+def test_images_and_labels_of_the_host_are_moved() -> None:
+    x, y = images(24)
+    (here, _), (there, model) = (trained(place, data=(x.float(), y), held_out=8) for place in places())
+    assert_same(kept(there), kept(here))
+    assert all(isinstance(weight, OnDevice) for weight in model.parameters())
+
+
 def test_batches_of_host_loaders_are_moved(device: torch.device) -> None:
     x, y = images(24)
     batches = [DataLoader(TensorDataset(x.float(), y), batch_size=8, shuffle=train) for train in (True, False)]
