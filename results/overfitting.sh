@@ -2,7 +2,7 @@
 # results/overfitting.sh RUNS DATA [NAME …]
 # Do the figures that a step logs for nothing see catastrophic overfitting before the probe does? The same runs without noise at the base
 # point, which is FGSM training and overfits at these radii, and with it: Fashion-MNIST at l∞ 0.1, CIFAR-10 at 16/255, three seeds.
-# Puts their records, with a line for every tenth step, into results/overfitting. About 12 core hours without a GPU; each call uses
+# Puts their records, with a line for every tenth step, into results/overfitting. About 3 core hours without a GPU; each call uses
 # one core. If runs are named, as cifar10-plain-seed0, trains those alone. Interrupted, the same command goes on where it stopped.
 # OVERFITTING_SET has more settings for all runs ("epochs=30").
 set -euo pipefail

@@ -5,7 +5,7 @@
 # A name is a row, as n-fgsm-seed1, or a method, as n-fgsm, for its three seeds. Each call uses one core, so that two calls with
 # other names can run side by side. Interrupted, the same command goes on where it stopped.
 # SHOOTOUT_SET has more settings for all rows ("epochs=30 label_smoothing=0.1"), SHOOTOUT_EVALUATE more options of
-# gradreg evaluate ("--images 10000"). All rows together take about 5 core hours per epoch without a GPU.
+# gradreg evaluate ("--images 10000"). All rows together take about 3 core hours per epoch without a GPU, and their evaluations.
 set -euo pipefail
 runs=$1 data=$2
 shift 2
