@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradreg.calling.answers import Model, Output, answer, check_logits, leaf, required
+from gradreg.calling.arithmetic import outside_autocast
 from gradreg.calling.asking import (
     check_settled,
     check_weights,
@@ -57,8 +58,8 @@ class Classifier(nn.Module):
     """A model that takes pixels of `box`; `mean` and `std` are applied inside it, so distances stay in pixel units.
 
     The model is never moved, cast or put in another mode, and in eval mode the state that a forward moves is put back.
-    Pixels are cast to its dtype. `output` is a function from what the model returns to logits; a tensor, an object with
-    `.logits` and a mapping with "logits" need none.
+    Pixels are cast to its dtype, and autocast around a call is switched off for it. `output` is a function from what
+    the model returns to logits; a tensor, an object with `.logits` and a mapping with "logits" need none.
     """
 
     _mean: Tensor | None
@@ -113,7 +114,7 @@ class Classifier(nn.Module):
         self._check_place(x)
         if self._queries is not None:
             _add(self._queries.forwards, images, len(x))
-        with named(x), left_as_found(self.model, x.device, self._known):
+        with named(x), left_as_found(self.model, x.device, self._known), outside_autocast(x.device.type):
             if self._low is None:
                 return check_logits(self._answer(x), len(x))
             with torch.autocast(x.device.type, self._low):
@@ -151,8 +152,16 @@ class Classifier(nn.Module):
             losses = loss(self(points, images), y)
             total = losses.sum()
             # Checkpointed parts run again, and move what they moved.
-            with named(x), left_as_found(self.model, x.device, self._known), differentiating():
-                gradient = torch.autograd.grad(total, points, allow_unused=True)[0] if total.requires_grad else None
+            with (
+                named(x),
+                left_as_found(self.model, x.device, self._known),
+                outside_autocast(x.device.type),
+                differentiating(),
+            ):
+                if total.requires_grad:
+                    # Not autograd.grad, which torch's FLOP counter and other module trackers cannot follow to a leaf.
+                    torch.autograd.backward(total, inputs=[points])
+        gradient = points.grad
         if self._queries is not None:
             _add(self._queries.backwards, images, len(x))
         return losses.detach(), required(gradient)

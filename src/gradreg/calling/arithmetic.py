@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -12,6 +12,11 @@ from gradreg.errors import ModelError
 _MIXED = re.compile(r"(same|expected).*d?type|type.*should be the same", re.IGNORECASE)
 
 
+def outside_autocast(device_type: str) -> AbstractContextManager[object]:
+    """No autocast from outside; what a model switches on itself stays."""
+    return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
+
+
 @contextmanager
 def full_precision(device_type: str, *, compiled: bool) -> Iterator[None]:
     """No autocast, from outside or from inside of a model.
@@ -19,8 +24,7 @@ def full_precision(device_type: str, *, compiled: bool) -> Iterator[None]:
     Wrappers such as Accelerate's enter `torch.autocast` in the model's forward, where switching it off around the call
     does nothing. So entering it is made to change nothing. In a `compiled` model it is part of the code and stays.
     """
-    enabled = torch.is_autocast_enabled(device_type)
-    with torch.autocast(device_type, enabled=False) if enabled else nullcontext():
+    with outside_autocast(device_type):
         if compiled:
             yield
             return

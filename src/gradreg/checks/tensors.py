@@ -20,6 +20,8 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
         raise DataError(f"{name} must be a float tensor of shape (N, …); got {shown(x)}.")
     if x.is_meta:
         raise DataError(f"{name} must hold pixels; got a tensor on the meta device, which has none.")
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        raise DataError(f"{name} must be a plain tensor; got one of torch.func (vmap, grad, jvp): call this outside.")
     if x.is_nested or x.layout != torch.strided:
         raise DataError(f"{name} must be a dense tensor of shape (N, …); got {'nested' if x.is_nested else x.layout}.")
     if x.ndim < 2 or not x.is_floating_point() or x.numel() == 0:

@@ -5,7 +5,7 @@ normalisation in the mode that the caller chose. Whatever a call switches is swi
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol
@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradreg.calling.answers import Model as Model
 from gradreg.calling.answers import Output, answer, check_logits, leaf, required
-from gradreg.calling.arithmetic import full_precision
+from gradreg.calling.arithmetic import full_precision, outside_autocast
 from gradreg.calling.contents import contents, is_compiled
 from gradreg.calling.known import known
 from gradreg.calling.recomputing import differentiating, watching
@@ -85,8 +85,7 @@ class Pass:
 
 def as_recorded(losses: Tensor) -> AbstractContextManager[object]:
     """Differentiate in the precision of the forward: autocast would round a float32 pass's gradients to half of it."""
-    kind = losses.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    return outside_autocast(losses.device.type)
 
 
 class Calls:
