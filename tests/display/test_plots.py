@@ -98,6 +98,15 @@ def test_no_curve_is_left_out_and_no_two_look_alike() -> None:
     assert len({(key.model, key.look) for key in chart.legend}) == 6
 
 
+def test_a_legend_fits_into_its_figure() -> None:
+    """Also in the letters that matplotlib has by itself, which are larger than those of our files."""
+    drawn = quick(images=4, samples=50).plot()
+    drawn.canvas.draw()
+    (legend,) = drawn.legends
+    box, whole = legend.get_window_extent(), drawn.bbox
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+
+
 def test_without_matplotlib_the_error_says_what_to_install(
     batch: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

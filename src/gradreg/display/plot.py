@@ -30,6 +30,8 @@ _LINES: dict[str, Any] = {
     "hollow": "-",
 }
 _LONGEST = 36
+_SIZE = 6.5
+"""Points: of letters of which 16 are an inch, in lines of 0.14 inches."""
 
 
 def new_figure(width: float, height: float) -> "Drawing":
@@ -128,6 +130,8 @@ def _marker(model: int | None, size: float, look: str) -> dict[str, Any]:
 
 def _legend_below(drawing: "Drawing", keys: Sequence[Key]) -> None:
     """Below the axes, where it covers nothing; the figure grows by its height."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
     from matplotlib.lines import Line2D
 
     if not keys:
@@ -137,9 +141,10 @@ def _legend_below(drawing: "Drawing", keys: Sequence[Key]) -> None:
         mark = {"color": "#333333"} if key.model is None else _marker(key.model, 4, "solid")
         line: Any = _LINES[key.look] if key.line else "none"
         handles.append(Line2D([], [], **mark, linestyle=line, linewidth=1.1, label=_drawable(key.name)))
+    scale = FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points() / _SIZE
     longest = max(len(key.name[:_LONGEST]) for key in keys)
-    columns = max(1, min(len(keys), int(drawing.get_figwidth() * 16 / (longest + 6))))
-    drawing.set_figheight(drawing.get_figheight() + 0.14 * math.ceil(len(keys) / columns) + 0.1)
+    columns = max(1, min(len(keys), int(drawing.get_figwidth() * 16 / scale / (longest + 6))))
+    drawing.set_figheight(drawing.get_figheight() + 0.14 * scale * math.ceil(len(keys) / columns) + 0.1)
     drawing.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=2.2, columnspacing=1.2)
 
 

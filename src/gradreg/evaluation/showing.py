@@ -61,7 +61,7 @@ def plotted(evaluation: Evaluation) -> "Figure":
 def _panel(evaluation: Evaluation, record: ThreatRecord) -> charts.Chart:
     found = {"attacks": (record.distance, math.inf)}
     if (redrawn := Redrawn.of(evaluation.fresh, record)) is not None:
-        found = {"attacks, fixed draws": found["attacks"], "the same, fresh draws": (redrawn.fresh_distance, math.inf)}
+        found = {"fixed draws": found["attacks"], "fresh draws": (redrawn.fresh_distance, math.inf)}
     if record.bounded is not None and record.bounded.eps:
         found["ω-bound (heuristic)"] = (record.bounded.omega_bound, record.bounded.eps[-1])
     if record.threat == "l2":
