@@ -15,6 +15,7 @@ from bench.networks import kept
 from bench.options import BandOptions
 from bench.peers import version
 from bench.record import plain_table, write_json
+from gradreg.attacks import AttackOptions
 from gradreg.attacks.band import BANDS, Band
 from gradreg.data import Images, load
 from gradreg.errors import ConfigError
@@ -88,8 +89,10 @@ def _judging(options: BandOptions, kind: str, console: Console) -> Iterator[Judg
     """Another network of that kind, trained on other images from another seed."""
     train, test = _images(options.judge, options)
     _, second, _ = parts(train)
-    bands = str({threat: band.factor for threat, band in BANDS.items()})
-    with _ledger(options, f"judged-{options.judge}-{kind}", second, bands=bands) as ledger:
+    suites = str(
+        [(threat, BANDS[threat].factor, AttackOptions(threat=threat, eps=1.0).plan()) for threat in options.norms]
+    )
+    with _ledger(options, f"judged-{options.judge}-{kind}", second, suites=suites) as ledger:
         model = _network(ledger, kind, second, options.seed + 1, options.steps)
         x, y, _ = right(model, test, options.judged + _OTHERS)
         for threat in options.norms:

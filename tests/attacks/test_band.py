@@ -1,5 +1,6 @@
 """A verdict at a radius leaves images that are far outside of it: rightly, cheaply, and with what that can miss."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,15 @@ def test_thorough_is_the_whole_suite_in_its_order(threat: ThreatName) -> None:
     whole = AttackOptions(threat=threat, eps=EPS, thorough=True).plan()
     assert whole == [Step(attack, options) for attack, options in FIXED["standard"]]
     assert "beyond" not in repr(whole)
-    assert sorted(map(repr, AttackOptions(threat=threat, eps=EPS).plan())) == sorted(map(repr, whole))
+
+
+def test_in_the_band_nothing_of_the_whole_suite_is_missing() -> None:
+    """Distances first, then LogBarrier from what they found, then the rest of the suite in its order."""
+    plan, whole = (AttackOptions(eps=EPS, thorough=thorough).plan() for thorough in (False, True))
+    assert [step.attack.name for step in plan[:5]] == ["fmn"] * 4 + ["logbarrier"]
+    assert [step.beyond for step in plan] == [*[math.inf] * 3, BANDS["l2"].factor, *[math.inf] * (len(plan) - 4)]
+    assert list(map(repr, plan[:4])) == [repr(step) for step in whole if step.attack.name == "fmn"]
+    assert plan[5:] == [step for step in whole if step.attack.name != "fmn"]
 
 
 def test_thorough_leaves_nobody() -> None:

@@ -182,9 +182,14 @@ def _plan(attacks: SuiteName | Sequence[str], threat: Threat, fixed: bool) -> li
 
 
 def sparing(plan: Sequence[Step], band: Band) -> list[Step]:
-    """The same attacks, those that measure distances first; images outside of the band are left after them."""
+    """The same attacks, those that measure distances first; images outside of the band are left after them.
+
+    In the band LogBarrier comes next: from an adversarial image just outside of the radius it is the cheapest way in.
+    """
     *measured, last = (step for step in plan if step.attack is fmn)
-    return [*measured, replace(last, beyond=band.factor), *(step for step in plan if step.attack is not fmn)]
+    inwards = [Step(found, options) for found, options in MINIMAL["standard"] if found is logbarrier]
+    others = [step for step in plan if step.attack is not fmn]
+    return [*measured, replace(last, beyond=band.factor), *inwards, *others]
 
 
 def left_out(attacks: str | Sequence[str], threat: Threat, fixed: bool) -> tuple[str, ...]:
