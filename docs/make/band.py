@@ -70,8 +70,8 @@ def _judged(rows: list[JudgedRow], about: str, version: str | None) -> Table:
     return Table(
         "band-judged",
         "Verdicts beside AutoAttack",
-        "Images that remain robust, those of ours that AutoAttack breaks, and propagations, on other networks and images "
-        f"than the band was learned on. {about}; autoattack {version}.",
+        "Images that remain robust, those of ours that AutoAttack breaks, and propagations, on other networks and "
+        f"images than the band was learned on. {about}; autoattack {version}.",
         (
             Column("n", "Images, classified correctly."),
             Column("robust", "Images that remain robust.", "low"),
