@@ -15,7 +15,8 @@ class Redrawn:
     """An evaluation in one threat under fresh draws.
 
     An image is right within a radius if neither it nor the nearest adversarial image found for it, where that lies
-    within the radius, is misclassified. Attacks on the fresh draws themselves would find more: this is no robustness.
+    within the radius, is misclassified. That image lies just beyond the boundary of the average that was attacked, so
+    other draws, however many, put about half of them back: this is no robustness.
     """
 
     distance: Tensor

@@ -46,8 +46,8 @@ def fresh_draws(comparison: Comparison) -> Table:
         f"Attacks saw the average of {_draws(found)} fixed draws, and robust accuracy is about it. Here each image and "
         "the adversarial image found for it were asked again under as many fresh draws of their own, over "
         f"{images(len(each) for each, *_ in found)}, with 95 % Clopper-Pearson intervals. An adversarial image lies "
-        "just beyond the boundary of the average that was attacked, so other draws put some of them back: that is not "
-        "robustness, since an attack that averages more draws would find others.",
+        "just beyond the boundary of the average that was attacked, so other draws, however many, put about half of "
+        "them back. That is not robustness: images a little farther away would hold.",
         (
             Column("fixed draws", "Robust accuracy under our attacks, by the average that was attacked."),
             Column(
