@@ -58,3 +58,16 @@ def test_no_weight_gets_a_gradient() -> None:
     model = network()
     gradreg.attack(model, X, Y, attacks=["deepfool"])
     assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_a_criterion_that_mixes_images_is_warned_of() -> None:
+    def mixes(logits: Tensor, y: Tensor) -> Tensor:
+        losses = nn.functional.cross_entropy(logits, y, reduction="none")
+        return losses - losses.mean()  # whose sum is 0, whatever the images are
+
+    def apart(logits: Tensor, y: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits, y, reduction="none")
+
+    with pytest.warns(gradreg.GradregWarning, match="criterion gives an image another loss when"):
+        gradreg.regularized_loss(network(), X, Y, lam=0.1, criterion=mixes)
+    gradreg.regularized_loss(network(), X, Y, lam=0.1, criterion=apart)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradreg.calling.targets import at
 from gradreg.calling.values import changed
 from gradreg.errors import ModelError, PrecisionError, warn
 from gradreg.norms import Threat
-from gradreg.penalty.passes import Calls, Pass
+from gradreg.penalty.passes import Calls, Pass, needs_classes
 from gradreg.precision import at_least_single
 
 # A call is refused if rounding makes up more than this fraction of the finite difference: of half-precision logits,
@@ -26,6 +27,8 @@ _FROM_THIRD = (2 / 20) ** 0.5 / 0.8
 _STILL = 0.2
 # An error does not matter if it stays below this over as many moves as lead from an image to zero.
 _NEGLIGIBLE = 1e-3
+# Two losses of one image differ by less than this, relative to 1 and their size.
+_SAME = 1e-3
 # How h is enlarged in search of one that would do.
 _GROWTH, _TRIES = 4.0, 10
 
@@ -68,6 +71,11 @@ def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tenso
                 f"{_way_out(trial, h)}; if it has autocast, half-precision parts or quantisation inside, take them out "
                 "instead."
             )
+    if resolves and _mixes_images(calls, part):
+        warn(
+            "criterion gives an image another loss when it is asked about it alone: the penalty takes the gradient of "
+            "the sum, where what the losses of a batch share may cancel out. Compute each loss from its own image."
+        )
     calls.known.trust(kind, one_h)
 
 
@@ -112,6 +120,21 @@ def _way_out(trial: _Trial, h: float) -> str:
         if bool(longer.rounding() <= _MEASURED_TOLERANCE):
             return f"use h ≥ {factor * h:.2g}"
     return "no larger h would do"
+
+
+def _mixes_images(calls: Calls, part: Pass) -> bool:
+    """Whether the criterion's loss of the first image depends on the other images of the batch."""
+    if len(part.at) < 2 or needs_classes(calls.criterion, part.y):
+        return False
+    with torch.no_grad(), part.begun.replayed():
+        try:
+            alone = calls.criterion(part.logits.detach()[:1], at(part.y, slice(0, 1)))
+        except Exception:  # of somebody's criterion, which may need a whole batch
+            return False
+    first = part.losses.detach()[:1]
+    if not isinstance(alone, Tensor) or alone.shape != first.shape:
+        return False
+    return bool((alone - first).abs() > _SAME * (1 + first.abs()))
 
 
 def _can_be_looked_at(losses: Tensor) -> bool:
