@@ -71,3 +71,10 @@ def test_a_criterion_that_mixes_images_is_warned_of() -> None:
     with pytest.warns(gradreg.GradregWarning, match="criterion gives an image another loss when"):
         gradreg.regularized_loss(network(), X, Y, lam=0.1, criterion=mixes)
     gradreg.regularized_loss(network(), X, Y, lam=0.1, criterion=apart)
+
+
+def test_sparse_buffers_are_compared() -> None:
+    model = network()
+    model.register_buffer("adjacency", torch.eye(3).to_sparse())
+    found = gradreg.regularized_loss(model, X, Y, lam=0.1).slope
+    assert torch.equal(found, gradreg.regularized_loss(network(), X, Y, lam=0.1).slope)

@@ -116,8 +116,10 @@ def _differ(before: Any, after: Any) -> bool | Tensor:
         return False
     if before.is_meta or (before.shape, before.dtype, before.device) != (after.shape, after.dtype, after.device):
         return True
-    if before.layout != torch.strided or before.is_quantized:
+    if before.is_quantized:
         return not torch.equal(before, after)
+    if before.layout != torch.strided:
+        return not torch.equal(before.to_dense(), after.to_dense())
     return (_comparable(before) != _comparable(after)).any()
 
 
