@@ -79,6 +79,11 @@ def test_every_figure_says_what_it_shows(site: Path) -> None:
             assert len(words.split()) >= 3, f"{page.name}: {source} has the alternative text {words!r}"
 
 
+def test_the_star_of_a_dual_norm_is_no_emphasis(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        assert "‖<em>" not in path.read_text("utf-8"), f"{path.name}: write ‖·‖\\_\\* where two stand in a paragraph"
+
+
 def test_search_finds_what_is_on_the_pages(site: Path) -> None:
     index = (site / "searchindex.js").read_text("utf-8")
     assert re.search(r'"?autoattack"?:', index)
