@@ -131,16 +131,26 @@ def test_a_part_of_the_batch_keeps_its_own_targets(kind: str, x: Tensor) -> None
     assert_close(part.clean, whole.clean)
 
 
-def test_an_objective_that_starts_from_labels_refuses_other_targets(x: Tensor) -> None:
-    case = CASES["soft labels"]
-    with pytest.raises(ConfigError, match="needs one label per image"):
-        gradreg.fit(case.model(), ([(x, case.y)], [(x, case.y)]), {"name": "label-start"}, epochs=1, batch_size=N)
+# What an objective needs of targets, where it cannot train towards all of them.
+NEEDS = {"label-start": "one label per image", "free": "one tensor"}
 
 
-@pytest.mark.parametrize("objective", sorted(OBJECTIVES.keys() - {"label-start"}))
+@pytest.mark.parametrize(("objective", "needs"), NEEDS.items())
+def test_an_objective_that_needs_other_targets_says_so(objective: str, needs: str, x: Tensor) -> None:
+    case = CASES["a table"]
+    with pytest.raises(ConfigError, match=f"needs .*{needs}"):
+        gradreg.fit(
+            case.model(), ([(x, case.y)], [(x, case.y)]), {"name": objective}, epochs=1, batch_size=N,
+            criterion=case.criterion, score=case.score,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("kind", CASES)
 def test_every_objective_trains_towards_them(kind: str, objective: str, x: Tensor) -> None:
     case = CASES[kind]
+    if objective == "label-start" or (objective == "free" and not isinstance(case.y, Tensor)):
+        return  # refused, as above
     model = case.model()
     settings: dict[str, Any] = {"epochs": 3, "batch_size": N, "optimizer": {"name": "adamw", "lr": 0.02}}
     has_radius = any(each.name == "eps" for each in fields(OBJECTIVES[objective]))
