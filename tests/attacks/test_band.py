@@ -49,7 +49,6 @@ def test_verdicts_beside_a_plane(threat: ThreatName) -> None:
 
 @pytest.mark.parametrize("threat", ["l2", "linf"])
 def test_thorough_is_the_whole_suite_in_its_order(threat: ThreatName) -> None:
-    """What a file to resume says of it is what it said before there was a band."""
     whole = AttackOptions(threat=threat, eps=EPS, thorough=True).plan()
     assert whole == [Step(attack, options) for attack, options in FIXED["standard"]]
     assert "beyond" not in repr(whole)
@@ -61,7 +60,8 @@ def test_in_the_band_nothing_of_the_whole_suite_is_missing() -> None:
     assert [step.attack.name for step in plan[:5]] == ["fmn"] * 4 + ["logbarrier"]
     assert [step.beyond for step in plan] == [*[math.inf] * 3, BANDS["l2"].factor, *[math.inf] * (len(plan) - 4)]
     assert list(map(repr, plan[:4])) == [repr(step) for step in whole if step.attack.name == "fmn"]
-    assert plan[5:] == [step for step in whole if step.attack.name != "fmn"]
+    assert plan[5:] == [step for step in whole if step.attack.name not in ("fmn", "logbarrier")]
+    assert plan[4] == whole[-1]
 
 
 def test_thorough_leaves_nobody() -> None:

@@ -187,8 +187,8 @@ def sparing(plan: Sequence[Step], band: Band) -> list[Step]:
     In the band LogBarrier comes next: from an adversarial image just outside of the radius it is the cheapest way in.
     """
     *measured, last = (step for step in plan if step.attack is fmn)
-    inwards = [Step(found, options) for found, options in MINIMAL["standard"] if found is logbarrier]
-    others = [step for step in plan if step.attack is not fmn]
+    inwards = [step for step in plan if step.attack is logbarrier]
+    others = [step for step in plan if step.attack not in (fmn, logbarrier)]
     return [*measured, replace(last, beyond=band.factor), *inwards, *others]
 
 
@@ -231,5 +231,6 @@ FIXED: dict[str, _Suite] = {
         (boundary, {"steps": 200}),
         # From random starts: images that remain robust to all of the above often have a single basin that leads out.
         (pgd, {"steps": 100, "rounds": 4}),
+        (logbarrier, {"outer": 4, "inner": 8, "alpha": 0.02, "beta": 0.5}),
     ],
 }
