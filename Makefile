@@ -28,7 +28,7 @@ test: lint
 	$(PYTEST) -m "not slow" --cov --cov-report=term
 
 test-slow: $(INSTALLED)
-	$(PYTEST) -m slow
+	$(PYTEST) --dist worksteal -m slow
 
 test-extras: $(EXTRAS)
 	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/extras

@@ -35,7 +35,7 @@ def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str], m
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
-        ("gradreg.penalty.loss.divides_by_root", "penalty against double backprop"),
+        ("gradreg.penalty.difference.divides_by_root", "penalty against double backprop"),
         ("gradreg.norms.lp.L2.dual_norm", "attack against a closed form"),
         ("gradreg.data.mnist5k._SHA256", "embedded digits"),
     ],

@@ -14,7 +14,9 @@ _MIXED = re.compile(r"(same|expected).*d?type|type.*should be the same", re.IGNO
 
 def outside_autocast(device_type: str) -> AbstractContextManager[object]:
     """No autocast from outside; what a model switches on itself stays."""
-    return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
+    known = torch.amp.is_autocast_available(device_type)  # not for "meta", say
+    inside = known and torch.is_autocast_enabled(device_type)
+    return torch.autocast(device_type, enabled=False) if inside else nullcontext()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, check_names, shown
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, silenced
 from gradreg.extras import need
 from gradreg.inspection.options import InspectionOptions
 from gradreg.inspection.record import Inspection, Nearest
@@ -96,7 +96,8 @@ def inspect_image(
 def _nearest(
     classifier: Classifier, image: Tensor, label: Tensor, name: str, threat: Threat, topk: int, seed: int
 ) -> Nearest:
-    result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed, progress=False)
+    with silenced():  # the statements say it of a gradient of zero
+        result = attack(classifier, image, label, threat=threat, attacks=[name], topk=topk, seed=seed, progress=False)
     with torch.no_grad():
         prediction = int(classifier(result.adversarial).argmax())
     counts = int(result.forwards), int(result.backwards)

@@ -88,7 +88,7 @@ class Averaged(nn.Module):
         """Logits of the average for an image or none, and whether all draws were the same."""
         answers = []
         for key in self._keys:
-            _seed(streams, self.seed, *key)
+            _seed(streams, x.device, self.seed, *key)
             logits = check_logits(read(self.model(x), self.output), len(x))
             answers.append(logits.to(at_least_single(logits.dtype)))
         every = torch.stack(answers)
@@ -125,9 +125,13 @@ def fresh_draws(model: Model, image: int, single: int | None = None) -> Iterator
             module._keys = keys
 
 
-def _seed(streams: list[Generator], *numbers: int) -> None:
+def _seed(streams: list[Generator], device: torch.device, *numbers: int) -> None:
     number = generator("averaged", *numbers).initial_seed() % (1 << 32)
-    torch.manual_seed(number)
+    if device.type in ("cpu", "meta"):
+        # `torch.manual_seed` notes a stack trace for every kind of accelerator that is not in use, each time.
+        torch.default_generator.manual_seed(number)
+    else:
+        torch.manual_seed(number)
     for stream in streams:
         if isinstance(stream, np.random.Generator):
             stream.bit_generator.state = type(stream.bit_generator)(number).state
