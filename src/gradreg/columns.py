@@ -35,22 +35,18 @@ def check_bools(name: str, column: Tensor, rows: int) -> None:
     _check_shape(name, column, rows, "truth values", column.dtype == torch.bool)
 
 
-def check_pixels(name: str, images: Tensor, rows: int, shape: Sequence[int] | None = None) -> None:
-    """Float images in [0, 1]."""
-    check_images(name, images, rows, shape)
-    _check_all(name, images, (images >= 0) & (images <= 1), "pixels from 0 to 1")
-
-
-def check_images(name: str, images: Tensor, rows: int, shape: Sequence[int] | None = None) -> None:
-    """Float images of any finite pixels."""
-    wanted = f"{rows} images" + ("" if shape is None else f" of shape {tuple(shape)}")
+def check_pixels(
+    name: str, images: Tensor, rows: int, shape: Sequence[int] | None = None, box: tuple[float, float] = (0.0, 1.0)
+) -> None:
+    """Float images in the box."""
+    wanted, (low, high) = f"{rows} images" + ("" if shape is None else f" of shape {tuple(shape)}"), box
     if (
         not images.is_floating_point()
         or images.shape[:1] != (rows,)
         or (shape is not None and images.shape[1:] != tuple(shape))
     ):
         raise DataError(f"{name} must be {wanted} as floats; got {images.dtype} of shape {tuple(images.shape)}.")
-    _check_all(name, images, images.isfinite(), "finite pixels")
+    _check_all(name, images, (images >= low) & (images <= high), f"pixels from {low:g} to {high:g}")
 
 
 def check_number(name: str, value: float, low: float, high: float = _INF, *, infinite: bool = False) -> None:

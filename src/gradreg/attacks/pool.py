@@ -1,6 +1,7 @@
 """The per-image minimum over attacks, runs, processes and files, and who found it."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from gradreg.checks.objects import check_kind, check_several
 from gradreg.checks.scalars import check_count, shown
 from gradreg.checks.tensors import check_positions
 from gradreg.codec import join
-from gradreg.columns import check_bools, check_floats, check_images, check_number, check_whole
+from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
 from gradreg.errors import ConfigError, DataError
 from gradreg.norms import Threat, ThreatName
 from gradreg.penalty.passes import Model
@@ -24,6 +25,8 @@ from gradreg.storage import read, write
 
 _KIND = "pool of attack results"
 _TENSORS = ("distance", "adversarial", "forwards", "backwards")
+# The box of a result is its classifier's, which nobody tells a pool.
+_FINITE = (-sys.float_info.max, sys.float_info.max)
 # Truth values per image that a result may have or not.
 _NOTED = ("blind", "left_early")
 
@@ -89,7 +92,7 @@ class Pool:
                 f"A result of {len(result)} images cannot be entered at {len(images)} of {len(self)} places."
             )
         here = result.to("cpu")
-        _check(here, torch.ones(len(here), dtype=torch.bool))
+        _check(here, torch.ones(len(here), dtype=torch.bool), _FINITE)
         best = _nothing(len(self), here) if self._best is None else self._best
         if (best.threat, best.topk, best.quantize) != (here.threat, here.topk, here.quantize):
             raise ConfigError(
@@ -170,8 +173,14 @@ class Pool:
         tensors = {name: getattr(best, name).contiguous() for name in _TENSORS}
         described = {"threat": best.threat, "topk": best.topk, "eps": best.eps, "quantize": best.quantize}
         tensors |= {name: getattr(best, name) for name in _NOTED if getattr(best, name) is not None}
-        facts = {"winners": names, "about": self.about, **described}
+        facts = {"winners": names, "about": self.about, **described, **self._range(best)}
         write(path, _KIND, {**tensors, "winner": codes, "examined": self.examined}, facts)
+
+    def _range(self, best: AttackResult) -> dict[str, Any]:
+        """The range of the pixels, which is that of the classifier's box, where it is not [0, 1]."""
+        pixels = best.adversarial[self.examined]
+        low, high = (min(0.0, float(pixels.amin())), max(1.0, float(pixels.amax()))) if pixels.numel() else (0.0, 1.0)
+        return {} if (low, high) == (0.0, 1.0) else {"pixels": (low, high)}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Pool":
@@ -194,7 +203,7 @@ class Pool:
         fields: dict[str, Any] = {name: tensors[name] for name in _TENSORS} | noted
         fields |= {name: getattr(described, name) for name in ("threat", "topk", "eps", "quantize")}
         result = AttackResult(winner=tuple(described.winners[code] for code in codes.tolist()), **fields)
-        _check(result, tensors["examined"])
+        _check(result, tensors["examined"], described.pixels)
         if bool(result.distance[~tensors["examined"]].isfinite().any()):
             raise DataError("It has distances of images that it says nobody attacked.")
         pool = cls(n, dict(described.about))
@@ -212,6 +221,7 @@ class _Described:
     topk: int
     eps: tuple[float, ...] | None
     quantize: int | None
+    pixels: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_number("topk", self.topk, 1)
@@ -220,7 +230,7 @@ class _Described:
             check_number("eps", eps, 0.0)
 
 
-def _check(result: AttackResult, examined: Tensor) -> None:
+def _check(result: AttackResult, examined: Tensor, box: tuple[float, float]) -> None:
     """Refuse a result that no attack can find: a pool takes the smallest distance, so −5 would win."""
     n = len(result.winner)
     check_floats("distance", result.distance, n, 0.0, infinite=True)
@@ -228,8 +238,7 @@ def _check(result: AttackResult, examined: Tensor) -> None:
     check_whole("backwards", result.backwards, n)
     if result.adversarial.ndim < 2 or len(result.adversarial) != n:
         raise DataError(f"adversarial must be {n} images; got shape {tuple(result.adversarial.shape)}.")
-    # Of a classifier's own box, which need not be [0, 1].
-    check_images("adversarial", result.adversarial[examined], int(examined.sum()))
+    check_pixels("adversarial", result.adversarial[examined], int(examined.sum()), box=box)
 
 
 def pooled(results: Iterable[AttackResult]) -> AttackResult:
