@@ -10,7 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 EXTRAS := .venv-extras/.installed
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 .PHONY: demo docs tables test test-slow test-extras test-examples lint format clean
 
@@ -28,7 +28,7 @@ test: lint
 	$(PYTEST) -m "not slow" --cov --cov-report=term
 
 test-slow: $(INSTALLED)
-	$(PYTEST) --dist worksteal -m slow
+	$(PYTEST) -m slow
 
 test-extras: $(EXTRAS)
 	GRADREG_EXTRAS=1 OMP_NUM_THREADS=1 .venv-extras/bin/pytest tests/extras
