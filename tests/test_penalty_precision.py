@@ -98,3 +98,35 @@ def test_under_autocast_the_weight_gradients_are_those_of_single_precision(
     out.loss.backward()
     for weight, reference in zip(model.parameters(), expected, strict=True):
         assert_close(weight.grad, reference)
+
+
+def test_a_mean_of_losses_may_stay_in_bf16(batch: tuple[Tensor, Tensor]) -> None:
+    """With eps = h the loss is ℓ(x + hd) alone: equal to a step of the gradient's sign and a plain bf16 loss there."""
+    x, y = batch
+    h = 8 / 255
+    model = nn.Sequential(nn.Flatten(), nn.Linear(768, 32), nn.GELU(), nn.Linear(32, 10))
+    with torch.autocast("cpu", torch.bfloat16):
+        at = x.clone().requires_grad_()
+        (g,) = torch.autograd.grad(nn.functional.cross_entropy(model(at), y, reduction="sum"), at)
+        loss = nn.functional.cross_entropy(model(x + h * g.sign()), y)
+    loss.backward()
+    expected = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = regularized_loss(model, x, y, threat="linf", eps=h, h=h, autocast="keep")
+    out.loss.backward()
+    assert_close(out.loss.detach(), loss.detach())
+    for weight, reference in zip(model.parameters(), expected, strict=True):
+        assert_close(weight.grad, reference, rtol=1e-6, atol=1e-7)
+
+
+def test_what_magnifies_a_difference_stays_refused_in_bf16(net: nn.Sequential, batch: tuple[Tensor, Tensor]) -> None:
+    options: dict[str, Any] = {"threat": "l2", "h": 0.02, "autocast": "keep"}
+    with torch.autocast("cpu", torch.bfloat16):
+        regularized_loss(net, *batch, eps=0.02, **options)
+        magnifying: list[dict[str, Any]] = [{"eps": 0.04}, {"lam": 0.02}, {"eps": 0.01, "lazy": 4, "step": 0}]
+        for magnified in magnifying:
+            with pytest.raises(PrecisionError):
+                regularized_loss(net, *batch, **(options | magnified))
+        with pytest.raises(PrecisionError):  # the difference drowns in its rounding
+            regularized_loss(net, *batch, threat="l2", eps=1e-4, h=1e-4, autocast="keep")

@@ -47,6 +47,8 @@ class Difference:
     """Whether the loss halfway is."""
     second_step: float | None = None
     """Images whose slope is less than that part of ‖∇ℓ(x)‖_* take a second step."""
+    mean: bool = False
+    """Whether the loss is a mean of ℓ(x) and ℓ(x + hd), which does not magnify the rounding of their difference."""
 
     def limit(self) -> Slopes:
         """For h → 0: the norm of the gradient, which can then be differentiated itself."""
@@ -119,7 +121,8 @@ class Difference:
 
     def _move(self, gradient: Tensor) -> Tensor:
         move = per_image(self.h, self.part.at) * self.shrinkage * self.geometry.ascent(gradient)
-        trial.check(self.calls, self.part, self.geometry, move, self._norm(gradient).detach(), self.h)
+        slope = self._norm(gradient).detach()
+        trial.check(self.calls, self.part, self.geometry, move, slope, self.h, mean=self.mean)
         return move
 
     def _at(self, move: Tensor) -> Tensor:

@@ -147,7 +147,9 @@ def regularized_loss(
     running statistics and updates nothing: every image on its own.
 
     Under autocast the passes run in full precision all the same, since bf16 keeps nothing of a difference over
-    h = 0.01; `autocast="keep"` leaves them in low precision and rejects an h too small for it.
+    h = 0.01; `autocast="keep"` leaves them in low precision and rejects an h too small for it. An unsquared penalty no
+    stronger than h (`eps` ≤ `h`) is a mean of ℓ(x) and ℓ(x + hd): nothing is magnified, and bf16 does what it does in
+    plain training.
 
     `lazy=k` computes the penalty at every k-th `step`, with k times the weight; `fraction=ρ` on a random part of the
     batch, drawn by `step`. Both keep its mean over steps. With k = 4 or ρ = ¼ a 7F step costs 4F on average, against 3F
@@ -213,7 +215,9 @@ def regularized_loss(
             length = h.to(clean.loss.device, clean.loss.dtype) if isinstance(h, Tensor) else h
             if isinstance(length, Tensor) and length.ndim:
                 length = length[clean.index]
-            difference = Difference(calls, clean.part, geometry, scale, length, order, alignment, looks, second_step)
+            mean = not squared and order == 1 and isinstance(length, float) and strength <= length
+            looked_at = (alignment, looks, second_step, mean)
+            difference = Difference(calls, clean.part, geometry, scale, length, order, *looked_at)
             if method == "double-backprop":
                 found = difference.limit()
             elif terms is None:

@@ -19,6 +19,9 @@ from gradreg.precision import at_least_single
 # A call is refused if rounding makes up more than this fraction of the finite difference: of half-precision logits,
 # where it is known from their size, and of anything else, where it is measured.
 _TOLERANCE, _MEASURED_TOLERANCE = 0.02, 0.05
+# The loss may be a mean of losses at both ends, of which no rounding is magnified: low precision then does no more harm
+# than in plain training, and the difference is only looked at. It must still rise above its rounding.
+_TOLERANCE_OF_MEANS = 0.5
 # So far along the difference the loss is looked at again: a curved loss is a parabola there, a rounded one is not.
 _PART = 1 / 8
 # The third difference of errors of deviation e has the deviation √20·e, the first √2·e; a mean size is 0.8 of it.
@@ -33,13 +36,18 @@ _SAME = 1e-3
 _GROWTH, _TRIES = 4.0, 10
 
 
-def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tensor, h: float | Tensor) -> None:
+def check(
+    calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tensor, h: float | Tensor, *, mean: bool
+) -> None:
     """Refuse a difference over `move` at a model's first step, and when h becomes less than half of what it was.
 
+    `mean`: the loss is one of the losses at both ends, so that the difference is not magnified.
     It costs four forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
     """
-    _refuse_half_precision_logits(part, slope, h)
-    kind, one_h = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type)), h if isinstance(h, float) else None
+    _refuse_half_precision_logits(part, slope, h, _TOLERANCE_OF_MEANS if mean else _TOLERANCE)
+    tolerance = _TOLERANCE_OF_MEANS if mean else _MEASURED_TOLERANCE
+    kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean)
+    one_h = h if isinstance(h, float) else None
     repeats, resolves = calls.known.due(kind, one_h)
     if not repeats or not _can_be_looked_at(part.losses):
         return
@@ -64,12 +72,12 @@ def check(calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tenso
                 f"about differences of {rise:.2g}: keep state in buffers, and draw noise from the global streams of "
                 "torch or NumPy or from a generator that is an attribute of the model."
             )
-        if share > _MEASURED_TOLERANCE and share * rise * moves > _NEGLIGIBLE:
+        if share > tolerance and share * rise * moves > _NEGLIGIBLE:
             h = torch.as_tensor(h).min().item()
             raise PrecisionError(
                 f"Rounding makes up about {min(share, 10):.0%} of a finite difference over h = {h:g} in this model: "
-                f"{_way_out(trial, h)}; if it has autocast, half-precision parts or quantisation inside, take them out "
-                "instead."
+                f"{_way_out(trial, h, tolerance)}; if it has autocast, half-precision parts or quantisation inside, "
+                "take them out instead."
             )
     if resolves and _mixes_images(calls, part):
         warn(
@@ -114,10 +122,10 @@ class _Trial:
         return self.calls.repeat(self.part, (x + share * self.move).to(x.dtype)).detach()
 
 
-def _way_out(trial: _Trial, h: float) -> str:
+def _way_out(trial: _Trial, h: float, tolerance: float) -> str:
     for factor in (_GROWTH**power for power in range(1, _TRIES)):
         longer = replace(trial, move=factor * trial.move, rise=factor * trial.rise)
-        if bool(longer.rounding() <= _MEASURED_TOLERANCE):
+        if bool(longer.rounding() <= tolerance):
             return f"use h ≥ {factor * h:.2g}"
     return "no larger h would do"
 
@@ -142,18 +150,18 @@ def _can_be_looked_at(losses: Tensor) -> bool:
     return not losses.is_meta and bool(losses.isfinite().all())
 
 
-def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor) -> None:
+def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor, tolerance: float) -> None:
     """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
     kind = part.logits.dtype
     if kind == at_least_single(kind):
         return
     logits = part.logits.detach().float()
     rounding = torch.finfo(kind).eps * logits.abs().flatten(1).amax(1)
-    safe = (rounding / (_TOLERANCE * slope)).nanmedian().item()
+    safe = (rounding / (tolerance * slope)).nanmedian().item()
     smallest = torch.as_tensor(h).min().item()
     if smallest < safe:
         name = str(kind).removeprefix("torch.")
         raise PrecisionError(
-            f"In {name}, rounding makes up about {_TOLERANCE * safe / smallest:.0%} of a finite difference "
+            f"In {name}, rounding makes up about {tolerance * safe / smallest:.0%} of a finite difference "
             f"over h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
         )
