@@ -1,4 +1,4 @@
-"""`python -m bench training|certify|calibration|limits|attacks|precision|band|diagnosis|claims`: gradreg, measured.
+"""`python -m bench NAME`: gradreg, measured, by training, certify, calibration, limits, attacks, precision, verdict, …
 
 What a measurement does is imported when it runs.
 """
@@ -21,6 +21,7 @@ from bench.options import (
     PrecisionOptions,
     TrainingOptions,
 )
+from bench.verdict_options import VerdictOptions
 from gradreg.errors import GradregError
 
 Options = (
@@ -30,6 +31,7 @@ Options = (
     | Annotated[LimitOptions, subcommand("limits")]
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[PrecisionOptions, subcommand("precision")]
+    | Annotated[VerdictOptions, subcommand("verdict")]
     | Annotated[BandOptions, subcommand("band")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
@@ -42,6 +44,7 @@ _MODULES = {
     LimitOptions: "bench.limits",
     AttackOptions: "bench.attacks_command",
     PrecisionOptions: "bench.precision",
+    VerdictOptions: "bench.verdict",
     BandOptions: "bench.band_command",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",
