@@ -6,10 +6,7 @@
 # one core. If runs are named, as cifar10-plain-seed0, trains those alone. Interrupted, the same command goes on where it stopped.
 # OVERFITTING_SET has more settings for all runs ("epochs=30").
 set -euo pipefail
-runs=$1 data=$2
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-source "$here/steps.sh"
+source "$(dirname "$0")/steps.sh"
 export OMP_NUM_THREADS=1
 
 names=()

@@ -5,10 +5,7 @@
 # gradient, as there. If rows are named, trains and evaluates those alone. About 4 core hours without a GPU.
 # Interrupted, the same command goes on where it stopped.
 set -euo pipefail
-runs=$1 data=$2
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-source "$here/steps.sh"
+source "$(dirname "$0")/steps.sh"
 
 # The authors' adversarial training: steps of 0.43/√3072 per pixel from the image itself, not clipped to the box.
 at='name = "adversarial", threat = "linf", steps = 7, step_size = 0.0077582, random_start = false, clip = false'

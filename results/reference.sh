@@ -3,10 +3,7 @@
 # Trains and evaluates the rows of docs/results.md and puts the evaluations into results/. AutoAttack confirms the first seed.
 # Without a GPU about 13 core hours, and 5 for each other seed. Interrupted, the same command goes on where it stopped.
 set -euo pipefail
-runs=$1 data=$2
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-source "$here/steps.sh"
+source "$(dirname "$0")/steps.sh"
 
 row() { # FAMILY OBJECTIVE THREAT [RADIUS]
     local data_set=${1%-compact} confirm=()

@@ -5,10 +5,7 @@
 # radius for ε and the weights' gradient clipped at 1, on 15,000 images for four epochs; about 100 minutes on a core.
 # Interrupted, the same command goes on where it stopped.
 set -euo pipefail
-runs=$1 data=$2
-shift 2
-here=$(cd "$(dirname "$0")" && pwd)
-source "$here/steps.sh"
+source "$(dirname "$0")/steps.sh"
 
 inner='name = "gradient", threat = "linf", eps = "8/255", h = "7/255", h_jitter = 0.4, jitter = "step", ramp_epochs = 1.0'
 names=(undefended middle lazy-2 lazy-4 relu h-1 noise n-fgsm at trades eps-4 eps-12 h-3 h-12 silu clip-3)

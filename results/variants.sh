@@ -4,9 +4,8 @@
 # table of docs/variants.md. About 25 minutes of a core each, an hour the last one. Interrupted, the same command goes
 # on where it stopped.
 set -euo pipefail
-runs=$1 data=$2 seed=${3:-1}
-here=$(cd "$(dirname "$0")" && pwd)
-source "$here/steps.sh"
+source "$(dirname "$0")/steps.sh"
+seed=${1:-1}
 
 for name in eps6 eps6-lazy2 eps8 eps8-clip3 eps9-clip3; do
     changed=(objective.eps="${name:3:1}/255" clip_norm=1.0)

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# results/goals.sh RUNS DATA [NAME …]
+# The rows behind the goals of docs/robustness.md, and the trials that their settings were chosen by. A row trains seven-step adversarial
+# training (at), the penalty at noisy images (noisy) or a cheaper form of it (cheap) with three seeds, and is judged by `standard` attacks
+# on all test images, into results/goals. A trial has seed 0 and is judged on the images that its training held out, into results/trials.
+# A name is a trial, as n-base, a row, as near-l2-at-seed1, or a row without its seed for all three. Each call uses one core, so that
+# two calls with other names can run side by side. Interrupted, the same command goes on where it stopped.
+# GOALS_SET has more settings for all of them ("epochs=30").
+set -euo pipefail
+source "$(dirname "$0")/steps.sh"
+export OMP_NUM_THREADS=1
+
+# What every network here is trained with, and every one with the penalty. With eps = h its loss is that at one point, which bf16 can
+# compute; where it is not, autocast=off says so.
+common=(amp=bf16 held_out=2000 probe.images=500 clip_norm=3.0 on_overfitting=ignore)
+noisy=(objective.autocast=keep objective.alignment=false objective.omega=0)
+
+# THREAT RADIUS of each kind of row.
+declare -A radii=(
+    [near-linf]="linf 8/255" [near-l2]="l2 0.5"
+    [far-linf]="linf 0.1" [far-l2]="l2 1.5" [far-cifar]="linf 16/255"
+)
+# RECIPE SETTING …: what the trials chose.
+declare -A rows=(
+    [near-linf-at]="cifar10-compact-at"
+    [near-linf-noisy]="cifar10-compact-noisy-linf epochs=7"
+    [near-linf-cheap]="cifar10-compact-noisy-linf objective.lazy=4 objective.autocast=off"
+    [near-l2-at]="cifar10-compact-at-l2"
+    [near-l2-noisy]="cifar10-compact-noisy-l2 epochs=7"
+    [near-l2-cheap]="cifar10-compact-noisy-l2 objective.lazy=4 objective.autocast=off"
+    [far-linf-at]="fashion-mnist-at ema=0.9957"
+    [far-linf-noisy]="fashion-mnist-noisy-linf"
+    [far-l2-at]="fashion-mnist-at-l2 ema=0.9957"
+    [far-l2-noisy]="fashion-mnist-noisy-l2"
+    [far-cifar-at]="cifar10-compact-at objective.eps=16/255 probe.eps=16/255"
+    [far-cifar-noisy]="cifar10-compact-noisy-linf-16 epochs=7"
+)
+# KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty.
+ours="near-linf cifar10-compact-noisy-linf epochs=7"
+declare -A trials=(
+    [at-base]="near-linf cifar10-compact-at"
+    [at-ls]="near-linf cifar10-compact-at label_smoothing=0.1"
+    [at-lr4]="near-linf cifar10-compact-at optimizer.lr=0.4"
+    [at-eps9]="near-linf cifar10-compact-at objective.eps=9/255"
+    [at-lr1]="near-linf cifar10-compact-at optimizer.lr=0.1"
+    [at-ema5]="near-linf cifar10-compact-at ema=0.995"
+    [n-base]="$ours"
+    [n-ls]="$ours label_smoothing=0.1"
+    [n-noise4]="$ours objective.noise=4/255"
+    [n-eps7]="$ours objective.eps=7/255 objective.h=7/255"
+    [n-lr4]="$ours optimizer.lr=0.4"
+    [n-slope]="$ours objective.output_slope=0.3"
+)
+
+network() { # NAME FOLDER SPLIT KIND RECIPE SETTING …
+    local name=$1 folder=$2 split=$3 kind=$4 recipe=$5 settings=("${common[@]}") threat radius
+    [ -e "$here/$folder/$name.json" ] && return
+    [[ $recipe == *-noisy-* ]] && settings+=("${noisy[@]}")
+    # Of two values of a setting the last one holds.
+    trained "${kind%%-*}/$name" "$recipe" "${settings[@]}" "${@:6}" ${GOALS_SET-}
+    read -r threat radius <<< "${radii[$kind]}"
+    judged "${kind%%-*}/$name" "$folder" --threat "$threat" --eps "$radius" --split "$split"
+}
+
+names=("$@")
+[ $# -gt 0 ] || mapfile -t names < <(printf '%s\n' "${!trials[@]}" | sort && printf '%s\n' "${!rows[@]}" | sort)
+for name in "${names[@]}"; do
+    [ -n "${trials[$name]-}${rows[${name%-seed[012]}]-}" ] && continue
+    echo "There is no trial or row $name: choose among ${!trials[*]} ${!rows[*]}." >&2 && exit 2
+done
+for name in "${names[@]}"; do
+    if [ -n "${trials[$name]-}" ]; then
+        read -r kind settings <<< "${trials[$name]}"
+        network "$name" trials held-out "$kind" $settings
+        continue
+    fi
+    for row in $(with_seeds "$name"); do
+        method=${row%-seed?}
+        network "$row" goals test "${method%-*}" ${rows[$method]} "seed=${row##*-seed}"
+    done
+done
+[ $# -gt 0 ] || made docs/robustness.md
