@@ -47,7 +47,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
         (torch.rand(4), torch.tensor([0]), "x must be a float batch"),
         (torch.zeros(2, 4, dtype=torch.uint8), torch.tensor([0, 1]), "x must be a float batch"),
         (torch.rand(2, 4), torch.tensor([0]), "one label per image, 2; got a Tensor of torch.int64 and shape \\(1,\\)"),
-        (torch.rand(0, 4), torch.tensor([], dtype=torch.int64), "x must be a float batch"),
+        (torch.rand(0, 4), torch.tensor([], dtype=torch.int64), "x must hold one image or more; got an empty batch"),
     ],
 )
 def test_wrong_batches(x: torch.Tensor, y: torch.Tensor, message: str) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import isfinite
 from typing import Any
 
@@ -22,7 +21,7 @@ from gradreg.calling.asking import (
     precision,
     unknown,
 )
-from gradreg.calling.contents import asks_functions, in_train_mode
+from gradreg.calling.contents import in_train_mode, is_said_by_weights
 from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_alone
 from gradreg.checks.calls import validated
@@ -30,14 +29,14 @@ from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_count, check_numbers, check_switch
 from gradreg.checks.tensors import NORMALISED, check_batch, check_classes, check_device, check_labels
 from gradreg.errors import ConfigError, DataError, ModelError
-from gradreg.fingerprints import model_key
+from gradreg.fingerprints import answers_key, code_key, joint_key, model_key
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 
 # A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
 _ROUNDING = 32
 _BARELY = 1e-2
-# A bare function is known by its logits for this many images.
+# What weights do not say is known by the logits for this many images.
 _KNOWN_BY = 4
 
 
@@ -229,16 +228,21 @@ class Classifier(nn.Module):
         return logits
 
     def fingerprint(self, x: Tensor) -> str:
-        """What the logits depend on: box, normalisation, layers, weights; for functions in it, predictions on `x`."""
+        """What the logits depend on: box, normalisation, layers, weights, `output`; and answers to the first images.
+
+        Answers stand behind a space, where weights do not say all: code of a user's, hooks, functions.
+        """
         around = repr((self.box, *(None if part is None else part.float().cpu() for part in (self._mean, self._std))))
-        if isinstance(self.model, nn.Module) and not asks_functions(self.model):
-            return model_key(self.model, around)
-        # Three digits: enough to tell functions apart, and few enough not to depend on rounding.
-        with torch.no_grad():
-            answers = repr([[f"{logit:.3g}" for logit in row] for row in self(x[:_KNOWN_BY]).tolist()])
+        around += "" if self.output is None else code_key(self.output)
+        weights, said = joint_key(around.encode()), False
         if isinstance(self.model, nn.Module):
-            return model_key(self.model, around + answers)
-        return blake2b((around + answers).encode(), digest_size=16).hexdigest()
+            weights, said = model_key(self.model, around), self.output is None and is_said_by_weights(self.model)
+        return weights if said or not len(x) else f"{weights} {self._answers(x[:_KNOWN_BY])}"
+
+    def _answers(self, x: Tensor) -> str:
+        """What tells models of the same weights apart; empty if the model is random."""
+        once, again = (answers_key(self.ask(x)) for _ in range(2))
+        return once if once == again else ""
 
     def _check_mode(self) -> None:
         training = next((type(module).__name__ for module in in_train_mode(self.model)), None)

@@ -1,7 +1,8 @@
 """Fingerprints of images and weights: one identity for each, wherever work is resumed, compared or merged."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from types import CodeType
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +31,39 @@ def model_key(model: nn.Module, prefix: str = "") -> str:
     for name, value in model.state_dict().items():
         digest.update(name.encode())
         if isinstance(value, Tensor):
-            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(_content(value.detach().cpu()))
     return digest.hexdigest()
+
+
+def answers_key(logits: Tensor) -> str:
+    """A fingerprint of a few answers: coarse, so that it does not depend on the order in which sums were made."""
+    scores = logits.detach().cpu().double()
+    largest = scores.abs().amax(1)
+    parts = torch.stack([scores.mean(1), scores.std(1)]) / largest
+    rounded = [[f"{round(part, 3) + 0.0:.3f}" for part in row] for row in parts.tolist()]  # -0 is 0
+    said = scores.argmax(1).tolist(), [f"{each:.3g}" for each in largest.tolist()], rounded
+    return _digest(repr(said).encode(), 16).hex()
+
+
+def code_key(function: Callable[..., object]) -> str:
+    """A fingerprint of what a function does, wherever it stands in its file: its name and its code."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return _digest(repr((name, None if code is None else _instructions(code))).encode(), 16).hex()
+
+
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    """Without lines and addresses, which differ between two runs of one program."""
+    parts = tuple(_instructions(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts)
+    return code.co_code.hex(), code.co_names, code.co_varnames, parts
+
+
+def _content(tensor: Tensor) -> bytes:
+    """The numbers of a tensor, however it keeps them."""
+    if tensor.is_quantized:
+        return repr(tensor.dequantize().tolist()).encode() + str(tensor.qscheme()).encode()
+    dense = tensor if tensor.layout == torch.strided else tensor.to_dense()
+    return dense.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _digest(data: bytes, size: int) -> bytes:

@@ -7,16 +7,18 @@ of before there were checksums have none.
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import save, save_file
 from torch import Tensor
 
 from gradreg import tensorfiles
-from gradreg.errors import DataError
+from gradreg.errors import ConfigError, DataError
 from gradreg.reading import check_regular, json_table
 from gradreg.writing import replacing
 
@@ -54,6 +56,24 @@ def write_aside(temporary: Path, kind: str, tensors: Mapping[str, Tensor], facts
     usual = temporary.stat().st_mode
     save_file(copies, temporary, metadata)
     temporary.chmod(usual)  # safetensors makes files that only their owner can read
+
+
+def check_storable(tensors: Mapping[str, Any], remedy: str) -> None:
+    """Refuse what a file of safetensors cannot hold, before there is anything to lose."""
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"{name!r} must be a tensor to be saved; got {type(value).__name__}: {remedy}.")
+        if value.is_quantized or value.layout != torch.strided or not _has_name(value.dtype):
+            kind = str(value.layout if value.layout != torch.strided else value.dtype).removeprefix("torch.")
+            raise ConfigError(f"{name!r} must be dense and of a type that safetensors has; got {kind}: {remedy}.")
+
+
+@cache
+def _has_name(dtype: torch.dtype) -> bool:
+    try:
+        return bool(save({"one": torch.empty(1, dtype=dtype, device="cpu")}))
+    except (KeyError, ValueError, RuntimeError, SafetensorError):
+        return False
 
 
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -169,7 +169,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         assert torch.equal(getattr(whole, name), getattr(resumed, name))
     half.rows.clear()
     assert torch.equal(certify(half, images, **options, state=state).radius, whole.radius)
-    assert sum(half.rows) == 24 + 2 * 8  # the checks alone
+    assert sum(half.rows) == 24 + 2 * 8 + 2 * 4  # the checks and the fingerprint alone
     with pytest.raises(ConfigError, match="was begun with other settings; continue"):
         certify(half, images, **{**options, "sigma": 0.5}, state=state)
 
@@ -260,7 +260,7 @@ def test_bad_options_are_refused_in_one_sentence(half: Half, images: Tensor, nam
 def test_bad_images_labels_and_models_are_refused(half: Half, images: Tensor) -> None:
     with pytest.raises(DataError, match="outside the box"):
         certify(half, images + 1, sigma=SIGMA)
-    with pytest.raises(DataError, match="x must be a float batch"):
+    with pytest.raises(DataError, match="got an empty batch of shape"):
         certify(half, images[:0], sigma=SIGMA)
     with pytest.raises(DataError, match=r"labels must hold 24 integer labels; got torch.int64 of shape \(3,\)"):
         certify(half, images, sigma=SIGMA, labels=torch.zeros(3, dtype=torch.int64))

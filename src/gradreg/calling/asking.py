@@ -92,11 +92,17 @@ def _address(parameter: Tensor) -> int:
         return 0
 
 
-def check_weights(model: Model) -> None:
-    """Refuse weights that have no values yet."""
-    modules = contents(model)[0]
-    lazy = next((type(m).__name__ for m in modules for p in m._parameters.values() if p is not None and is_lazy(p)), "")
-    if lazy:
-        raise ModelError(f"The model has weights without a shape ({lazy}): pass a batch of images through it first.")
-    if any(p is not None and p.is_meta for m in modules for p in m._parameters.values()):
-        raise ModelError("The model is on the meta device, where weights have no values: load them first.")
+def check_weights(model: Model, *, lazy: bool = False) -> None:
+    """Refuse weights and buffers that have no values yet; with `lazy`, those may that the first batch gives some."""
+    for module in contents(model)[0]:
+        kind = type(module).__name__
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None and is_lazy(tensor) and not lazy:
+                raise ModelError(
+                    f"The model has weights without a shape ({kind}): pass a batch of images through it first."
+                )
+            if tensor is not None and tensor.is_meta:
+                raise ModelError(
+                    f"The model has {name!r} ({kind}) on the meta device, where tensors have no values: load them "
+                    "first."
+                )

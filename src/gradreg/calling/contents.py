@@ -52,6 +52,15 @@ def asks_functions(model: nn.Module) -> bool:
     return any(isinstance(value, _FUNCTIONS) for module in wrappers for value in vars(module).values())
 
 
+def is_said_by_weights(model: nn.Module) -> bool:
+    """Whether layers and weights say all that it computes: it has no code that a user wrote, no hook, no function."""
+    return not asks_functions(model) and all(
+        type(module).__module__.startswith(("torch.nn.", "gradreg."))
+        and not (module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+        for module in model.modules()
+    )
+
+
 # No state is kept in objects of these, beyond what is known of generators.
 _KNOWN = sys.stdlib_module_names.union(("torch", "numpy", "gradreg")) - {"__main__"}
 _FUNCTIONS = (FunctionType, MethodType, partial)

@@ -24,7 +24,9 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
         raise DataError(f"{name} must be a plain tensor; got one of torch.func (vmap, grad, jvp): call this outside.")
     if x.is_nested or x.layout != torch.strided:
         raise DataError(f"{name} must be a dense tensor of shape (N, …); got {'nested' if x.is_nested else x.layout}.")
-    if x.ndim < 2 or not x.is_floating_point() or x.numel() == 0:
+    if x.numel() == 0:
+        raise DataError(f"{name} must hold one image or more; got an empty batch of shape {tuple(x.shape)}.")
+    if x.ndim < 2 or not x.is_floating_point():
         raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
     return x.resolve_neg()
 

@@ -30,10 +30,10 @@ class Normalize(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Normalised pixels of images [N, C, H, W]; grey ones are not spread over the channels of coloured ones."""
-        if pixels.ndim > 1 and pixels.shape[1] != max(len(self.mean), len(self.std)) > 1:
-            raise ModelError(
-                f"Expected images with {max(len(self.mean), len(self.std))} channels; got {pixels.shape[1]}."
-            )
+        channels = max(len(self.mean), len(self.std))
+        if pixels.ndim > 1 and pixels.shape[1] != channels > 1:
+            grey = f": repeat grey ones, x.expand(-1, {channels}, -1, -1)" if pixels.shape[1] == 1 else ""
+            raise ModelError(f"Expected images of shape (N, {channels}, H, W); got {tuple(pixels.shape)}{grey}.")
         return (pixels - self.mean) / self.std
 
     def extra_repr(self) -> str:

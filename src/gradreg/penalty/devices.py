@@ -9,17 +9,20 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from gradreg.calling.answers import Model
+from gradreg.calling.asking import check_weights
 from gradreg.calling.targets import Target, leaves
 from gradreg.errors import DataError
 
 
 @contextmanager
-def same_device(model: object, x: Tensor, y: Target) -> Iterator[None]:
+def same_device(model: Model, x: Tensor, y: Target) -> Iterator[None]:
     """Inside, a failure of torch becomes an error about the images or labels that do not fit the model."""
     try:
         yield
     except RuntimeError as error:
         weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+        check_weights(model, lazy=True)
         if weight is not None and weight.device != x.device:
             raise DataError(
                 f"x must be on the model's device, {weight.device}; got {x.device}. Move one of them."

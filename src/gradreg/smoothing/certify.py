@@ -98,7 +98,7 @@ def certify(
     sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, settings.seed, rows)
     path = None if state is None else Path(state)
     about = {
-        "weights": classifier.fingerprint(x),
+        "weights": "" if path is None else classifier.fingerprint(x),
         "images": tally.images,
         "labels": "" if labels is None else joint_key(labels.tolist()),
         "settings": repr(settings),

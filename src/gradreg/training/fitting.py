@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from gradreg.calling.answers import Output
+from gradreg.calling.asking import check_weights
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
@@ -30,6 +31,7 @@ from gradreg.penalty.passes import Criterion
 from gradreg.processes import Processes, joined
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Config, Settings
+from gradreg.storage import check_storable
 from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
 from gradreg.training.determinism import deterministic
 from gradreg.training.fitted import Fitted
@@ -69,7 +71,7 @@ def fit(
     score: Score | None = None,
     **settings: Any,
 ) -> Fitted:
-    """Train `model` in place, on its own device; afterwards it holds the weights of the best epoch.
+    """Train `model` in place, on its own device; then it holds the weights of the best epoch and is in eval mode.
 
     `data` is a data set or a part of one, or (images, labels) in tensors or arrays, of which `held_out` images pick the
     best epoch; or your own loaders as a pair (training batches, held-out batches) of pixels in [0, 1] and labels.
@@ -101,6 +103,8 @@ def fit(
     weight = next(model.parameters(), None)
     if weight is None:
         raise ConfigError("The model has no parameters, so there is nothing to train.")
+    check_weights(model, lazy=not chosen.ema)
+    check_storable(model.state_dict(), "keep it out of the state_dict, as by register_buffer(…, persistent=False)")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("No weight of the model has requires_grad, so there is nothing to train.")
     if "train" in vars(model):
@@ -173,6 +177,7 @@ def _run(
                 trainer.train()
             best = run.weights("best")
             model.load_state_dict(best.tensors)
+            model.eval()
             return Fitted(run.metrics(), best.numbers["metrics"], folder)
 
 

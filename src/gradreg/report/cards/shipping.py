@@ -189,7 +189,8 @@ def _check_weights(found: _Trained, record: Evaluation, place: Path, data_dir: P
 def evaluated_weights(folder: Path, record: Evaluation) -> str | None:
     """Of the weights that were evaluated, if the folder still has it and it was begun as this very evaluation."""
     begun = begun_about(folder / STATE)
-    return str(begun["about"]["weights"]) if begun.get("origin") == vars(record.origin) else None
+    # Answers to the images that were evaluated may stand behind it.
+    return str(begun["about"]["weights"]).split()[0] if begun.get("origin") == vars(record.origin) else None
 
 
 def _same_answers(found: _Trained, record: Evaluation, data_dir: Path | None) -> bool:
