@@ -237,11 +237,14 @@ class Classifier(nn.Module):
         weights, said = joint_key(around.encode()), False
         if isinstance(self.model, nn.Module):
             weights, said = model_key(self.model, around), self.output is None and is_said_by_weights(self.model)
-        return weights if said or not len(x) else f"{weights} {self._answers(x[:_KNOWN_BY])}"
+        return weights if said or not len(x) else f"{weights} {self._answers(x)}"
 
     def _answers(self, x: Tensor) -> str:
         """What tells models of the same weights apart; empty if the model is random."""
-        once, again = (answers_key(self.ask(x)) for _ in range(2))
+        self._check_mode()
+        check_weights(self.model)
+        self.check_pixels(x)
+        once, again = (answers_key(self.ask(x[:_KNOWN_BY])) for _ in range(2))
         return once if once == again else ""
 
     def _check_mode(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import gradreg
 from gradreg.attacks import EpsilonOracle
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, ModelError
 
 X = 0.3 + 0.4 * torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(6) % 4
@@ -126,6 +126,15 @@ def test_a_random_model_is_known_by_its_weights() -> None:
         return found
 
     assert key(noisy) == key(noisy)
+
+
+def test_train_mode_is_refused_before_statistics_move(tmp_path: Path) -> None:
+    model = Tempered()
+    model.net.insert(0, nn.BatchNorm2d(3))  # type: ignore[operator]
+    model.train()
+    with pytest.raises(ModelError, match="in train mode"):
+        gradreg.attack(model, X, Y, resume=tmp_path / "pool")
+    assert model.calls == 0
 
 
 def test_layers_of_torch_are_known_by_their_weights_alone() -> None:
