@@ -1,6 +1,7 @@
 """A valid call of everything public, which odd values are valid in it too, and what is not called by users."""
 
 import re
+from functools import partial
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -236,14 +237,19 @@ _NORMS: dict[str, Any] = {
     "Threat": gradreg.threat("l2"),
 }
 _OF_ONE_SHAPE = ("Mahalanobis", "Weighted")
+_METHODS = "norm|dual_norm|ascent|pull|climb|project|retract|sample|sample_surface|nearest|project_weighted"
 
 
 def _of_a_norm(name: str, entry: Entry) -> Call:
     """A method of a norm, with images, a radius and a generator as far as it takes them."""
     first, *others = (each.name for each in entry.arguments)
     kind = name.split(".")[1]
-    more = {"radius": 0.5, "generator": torch.Generator().manual_seed(0)}
-    takes = {first: "0 to 255" if kind in _OF_ONE_SHAPE else "0 to 255, 2×3 tensor", "radius": "0, 10**12, 1e-300"}
+    x = toys.images()
+    more = {"radius": 0.5, "generator": torch.Generator().manual_seed(0), "weights": torch.ones(3, 1, 1)}
+    more |= {"need": torch.full((len(x),), 0.1), "lower": -x, "upper": 1 - x}
+    alone = kind not in _OF_ONE_SHAPE and not {"need", "weights"} & {*others}
+    takes = {first: "0 to 255, 2×3 tensor" if alone else "0 to 255", "radius": "0, 10**12, 1e-300"}
+    takes |= {"need": "a negative one", "lower": "0 to 255", "upper": "0 to 255"}
     norm = _NORMS[kind] if kind in _NORMS else getattr(gradreg.norms, kind)()
     return Call(lambda: {first: toys.images(), **{each: more[each] for each in others}}, takes, of=lambda: norm)
 
@@ -265,7 +271,13 @@ _BY_DEFAULT = {
 _OF_NORMS = {
     name: _of_a_norm(name, entry)
     for name, entry in entries().items()
-    if re.fullmatch(r"norms\.\w+\.(norm|dual_norm|ascent|pull|climb|project|retract|sample|sample_surface)", name)
+    if re.fullmatch(rf"norms\.\w+\.({_METHODS})", name)
+}
+# Of every objective, in a step of a run.
+_OF_OBJECTIVES = {
+    name: Call(lambda: asked()() | {"at": toys.moment()}, {"y": "same: uint8, int32"}, of=partial(toys.objective, name))
+    for name in entries()
+    if re.fullmatch(r"objectives\.\w+\.__call__", name) and ".Objective." not in name
 }
 
 # Records that gradreg makes and users read.
@@ -280,11 +292,13 @@ MADE = {
 INNER = (
     r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
     r"(diagnosis\.Masked|models\.Normalize|Averaged|ZeroShot)\.forward",
-    r"norms\.\w+\.(backward|core|forward|gradient|gradient_to_core|from_core|nearest|parameters|project_weighted|to_core)",
+    r"norms\.\w+\.(backward|core|forward|gradient|gradient_to_core|from_core|parameters|to_core)",
     r"norms\.(Threat|per_image)",
-    r"objectives\.\w+\.(__call__|calls|criterion|logits|losses|number|ramp|sample|joint_sample)|objectives\.Objective",
+    r"objectives\.\w+\.(calls|criterion|logits|losses|number|ramp|sample|joint_sample)|objectives\.Objective(\.__call__)?",
     r"runs\.\w+\.(__call__|make)|runs\.RunDirectory\.\w+|runs\.Schedule",
-    r"training\.\w+\.(begin|log|end)|training\.(Logger|WandbLogger)",
+    # Those of JSONLLogger are tried; the others' take the same, and need packages.
+    r"training\.(Logger|MLflowLogger|TensorBoardLogger|WandbLogger)\.(begin|log|end)|training\.(Logger|WandbLogger)",
 )
 
-CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE | _OF_NORMS | TRAINING
+CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE
+CALLS |= _OF_NORMS | _OF_OBJECTIVES | TRAINING

@@ -117,6 +117,10 @@ _TENSORS: dict[str, Callable[[Tensor], dict[str, Any]]] = {
     "distance": column,
     "sound": column,
     "h": column,
+    "need": column,
+    "normal": images,
+    "lower": images,
+    "upper": images,
 }
 
 

@@ -1,6 +1,7 @@
 """A model that counts its forwards, four images of it, and whatever else a valid call needs; small, to be fast."""
 
 import atexit
+import os
 from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
@@ -22,8 +23,10 @@ from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.diagnosis import Flag
 from gradreg.evaluation import evaluate
 from gradreg.inspection import Inspection
+from gradreg.objectives import Draws, Moment, Objective
 from gradreg.report.page.png import data_uri
 from gradreg.runs.settings import Config
+from gradreg.training import JSONLLogger
 
 _NUMBERS = count()
 CLASSES, SHAPE, COUNT = 4, (3, 4, 4), 4
@@ -170,3 +173,26 @@ def folder() -> ImageFolder:
         path.write_bytes(b64decode(data_uri(image).partition(",")[2]))
         paths.append(str(path))
     return ImageFolder(tuple(paths), torch.tensor([0, 1]), ("a", "b"), "toy folder", size=4)
+
+
+def moment() -> Moment:
+    """The first step of a run."""
+    return Moment(0, 0.0, Draws((0,), COUNT, slice(COUNT)))
+
+
+def objective(method: str) -> Objective:
+    """The objective whose method that is."""
+    name = method.split(".")[1]
+    options = {"eps": 0.1} if name == "Gradient" else {}
+    found: Objective = getattr(gradreg.objectives, name)(**options)
+    return found
+
+
+def logger() -> JSONLLogger:
+    """One that has begun."""
+    _LOGGER.begin({}, 0)
+    return _LOGGER
+
+
+_LOGGER = JSONLLogger(os.devnull)
+atexit.register(_LOGGER.end, None)

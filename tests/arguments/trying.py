@@ -38,7 +38,7 @@ _ASKS = {
 # What takes a look at the model or the pixels, which waits until the package is known to be there.
 _LOOKS = {"a NaN pixel", "an infinite pixel", "0 to 255", "one too large", "on another device"}
 # When and where something was made.
-_CIRCUMSTANCES = {"seconds", "origin", "batch_size", "settings", "limit", "block_size"}
+_CIRCUMSTANCES = {"seconds", "origin", "batch_size", "settings", "limit", "block_size", "finish"}
 
 
 class _Endless(BaseException):
@@ -104,7 +104,8 @@ def run(entry: Entry, call: Call, changed: Mapping[str, Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)  # torch's own, where it compiles
-        result = function(*arguments.values()) if entry.name == "Pool.merge" else function(**arguments)
+        by_place = entry.name == "Pool.merge" or (entry.name.startswith("objectives.") and "at" in arguments)
+        result = function(*arguments.values()) if by_place else function(**arguments)
         if isinstance(result, _GeneratorContextManager):
             with result as inner:
                 return inner

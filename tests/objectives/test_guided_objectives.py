@@ -246,7 +246,7 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(ConfigError, match="it needs one label per image"):
         LabelStart()(linear(), x, F.one_hot(y, 4).double(), moment())
     with pytest.raises(ConfigError, match="needs targets that are one tensor"):
-        Free()(linear(), x, {"labels": y}, moment())
+        Free()(linear(), x, {"labels": y}, moment(criterion=lambda logits, y: logits.sum(1)))
     with pytest.raises(ConfigError, match=r"fresh_least must not exceed fresh_most = 0.2; got 0.4"):
         LabelStart(fresh_least=0.4, fresh_most=0.2)
     inner = nn.Sequential(nn.BatchNorm2d(3), linear().float())

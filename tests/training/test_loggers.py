@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny import tiny_fit
 
@@ -150,3 +151,18 @@ def test_a_missing_library_is_asked_for_by_name(make: Any, monkeypatch: pytest.M
         monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=r"^(\w+)Logger needs \w+, .* pip install 'gradreg\[\w+\]'\.$"):
         make()
+
+
+def test_numbers_are_not_lost_without_a_word(tmp_path: Path) -> None:
+    logger = JSONLLogger(tmp_path / "log.jsonl")
+    with pytest.raises(ConfigError, match="begin must be called before log"):
+        logger.log({"loss": 1.0}, 1)
+    logger.begin({}, 0)
+    logger.begin({}, 0)  # again, as by a second run
+    logger.log({"loss": np.float64(0.5), "probe": float("nan")}, 1)
+    with pytest.raises(ConfigError, match="numbers must map names to numbers; got 'low' for 'loss'"):
+        logger.log({"loss": "low"}, 2)  # type: ignore[dict-item]
+    logger.end(None)
+    with pytest.raises(ConfigError, match="begin must be called before log"):
+        logger.log({"loss": 1.0}, 3)
+    assert (tmp_path / "log.jsonl").read_text() == '{"epoch": 1, "loss": 0.5, "probe": null}\n'

@@ -21,7 +21,9 @@ SOFT = 1e-3
 
 
 def check_targets(y: Target, images: int, name: str = "y") -> None:
-    """Refuse targets that do not have one row per image."""
+    """Refuse targets that do not have one row per image, or no values."""
+    if any(each.is_meta for each in leaves(y)):
+        raise DataError(f"{name} must hold values; got a tensor on the meta device, which has none.")
     if isinstance(y, Mapping | tuple | list):
         tensors = list(leaves(y))
         wrong = next((each for each in tensors if each.ndim == 0 or len(each) != images), None)

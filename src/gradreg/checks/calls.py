@@ -5,6 +5,7 @@ which the function checks, and so do tensors.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from types import UnionType
@@ -39,6 +40,11 @@ def validated(function: _F) -> _F:
         return function(*given.args, **given.kwargs)
 
     return cast(_F, checked)
+
+
+def is_called_by_gradreg(depth: int = 2) -> bool:
+    """Whether the caller of the function that asks is gradreg itself, which passes tensors and numbers of its own."""
+    return str(sys._getframe(depth).f_globals.get("__name__")).partition(".")[0] == "gradreg"
 
 
 def _resolved(function: Callable[..., Any], hint: Any) -> Any:

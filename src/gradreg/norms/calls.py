@@ -4,16 +4,16 @@ Attacks and penalties call them in every step with tensors of their own, where a
 what is called from within gradreg is run as it is, and so is whatever that calls.
 """
 
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradreg.checks.calls import is_called_by_gradreg
 from gradreg.checks.objects import check_kind
 from gradreg.checks.scalars import check_number, shown
 from gradreg.checks.tensors import on_host
@@ -24,6 +24,8 @@ _METHODS = {
     **dict.fromkeys(("norm", "dual_norm", "ascent", "pull", "climb"), ("batch",)),
     **dict.fromkeys(("project", "retract"), ("batch", "radius")),
     **dict.fromkeys(("sample", "sample_surface"), ("like", "radius", "generator")),
+    "nearest": ("batch", "column", "below", "above"),
+    "project_weighted": ("batch", "weights", "radius"),
 }
 _WITHIN = ContextVar("within", default=False)
 
@@ -42,7 +44,7 @@ def _guarded(method: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[...
     def checked(self: Any, *args: Any, **keywords: Any) -> Any:
         if torch.compiler.is_compiling() or _WITHIN.get():
             return method(self, *args, **keywords)
-        if str(sys._getframe(1).f_globals.get("__name__")).partition(".")[0] != "gradreg":
+        if not is_called_by_gradreg():
             given = dict(zip(names, args, strict=False)) | keywords
             if all(name in given for name in names):  # else Python says what is missing
                 for name, kind in zip(names, kinds, strict=True):
@@ -83,9 +85,41 @@ def _check_generator(name: str, value: Any, _: Any) -> None:
     check_kind(name, value, (torch.Generator,))
 
 
+def _check_column(name: str, value: Any, batch: Tensor) -> None:
+    right = isinstance(value, Tensor) and value.is_floating_point() and value.shape == (len(batch),)
+    if not right or (on_host(value) and not bool(value.isfinite().all())):
+        raise ConfigError(f"{name} must be a float tensor of {len(batch)} finite numbers; got {shown(value)}.")
+
+
+def _check_wall(name: str, value: Any, batch: Tensor, sign: int) -> None:
+    right = isinstance(value, Tensor) and value.is_floating_point() and value.shape == batch.shape
+    if not right or (on_host(value) and not bool((value.isfinite() & (sign * value >= 0)).all())):
+        limit = f"finite and at {'least' if sign > 0 else 'most'} 0"
+        shape = tuple(batch.shape)
+        raise ConfigError(f"{name} must be a float tensor of shape {shape}, {limit}; got {shown(value)}.")
+
+
+def _check_weights(name: str, value: Any, batch: Tensor) -> None:
+    right = isinstance(value, Tensor) and value.is_floating_point() and _broadcasts(value, batch)
+    if not right or (on_host(value) and not bool((value.isfinite() & (value > 0)).all())):
+        shape = tuple(batch.shape[1:])
+        raise ConfigError(f"{name} must be positive floats that broadcast to images of {shape}; got {shown(value)}.")
+
+
+def _broadcasts(value: Tensor, batch: Tensor) -> bool:
+    try:
+        return value.numel() > 0 and torch.broadcast_shapes(value.shape, batch.shape) == batch.shape
+    except RuntimeError:
+        return False
+
+
 _CHECKS: dict[str, Callable[[str, Any, Any], None]] = {
     "batch": _check_batch,
     "like": _check_like,
     "radius": _check_radius,
     "generator": _check_generator,
+    "column": _check_column,
+    "below": partial(_check_wall, sign=-1),
+    "above": partial(_check_wall, sign=1),
+    "weights": _check_weights,
 }

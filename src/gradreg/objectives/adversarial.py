@@ -8,6 +8,7 @@ from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, require
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.crafting import ascend, ascend_until_wrong
 from gradreg.penalty.passes import BatchNormMode
@@ -44,6 +45,7 @@ class Adversarial:
             "others: set bn = 'frozen' too.",
         )
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
         step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)

@@ -8,6 +8,7 @@ from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import NotNegative, Positive
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.crafting import ascend, single_step
 from gradreg.penalty.passes import BatchNormMode
@@ -31,6 +32,7 @@ class _SingleStep:
 class RandomStartStep(_SingleStep):
     """FGSM-RS (Wong et al. 2020): a random point of the ball, one step of 1.25 radii, projected back to the ball."""
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
         radius, step = self.eps * ramp, (self.step_size or 1.25 * self.eps) * ramp
@@ -53,6 +55,7 @@ class NoisyStep(_SingleStep):
 
     noise: NotNegative = 2.0
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
         radius, step = self.noise * self.eps * ramp, (self.step_size or self.eps) * ramp

@@ -11,6 +11,7 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive
 from gradreg.errors import ConfigError
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 
 
@@ -34,6 +35,7 @@ class Free:
         check_fields(self)
         threat(self.threat)
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         if not isinstance(y, Tensor):
             raise ConfigError("free keeps a batch for several steps, and so needs targets that are one tensor.")

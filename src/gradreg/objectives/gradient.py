@@ -11,6 +11,7 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.penalty import regularized_loss
 from gradreg.penalty.options import Method, Scale, Statistics, default_step, divides_by_root, form
@@ -78,6 +79,7 @@ class Gradient:
         assert self.h is not None
         return self.h
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         strength = at.ramp(self.ramp_epochs)
         options = self._options(at.step) | {"criterion": at.criterion, "output": at.output}

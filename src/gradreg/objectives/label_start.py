@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Below1, Count, NotNegative, Range, require
+from gradreg.checks.tensors import check_classes, on_host
 from gradreg.errors import ConfigError
 from gradreg.norms import threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.consistency import one_step
 from gradreg.objectives.crafting import gradient_at
@@ -51,13 +53,16 @@ class LabelStart:
             f"fresh_least must not exceed fresh_most = {self.fresh_most:g}; got {self.fresh_least:g}.",
         )
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         if not isinstance(y, Tensor) or y.ndim != 1 or y.is_floating_point():
             raise ConfigError(
                 "label-start begins at a perturbation of each image's label: it needs one label per image."
             )
         radius, geometry = self.eps * at.ramp(self.ramp_epochs), threat("linf")
-        signs = self._signs(model, x, at)
+        signs, y = self._signs(model, x, at), y.long()  # bytes would index as a mask
+        if on_host(y):
+            check_classes(y, len(signs))
         start = x + radius * self._start(signs[y], x, at)
         targets = self._smoothed(y, len(signs), x, at)
         inside = radius if self.project else None

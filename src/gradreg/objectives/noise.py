@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import NotNegative, require, shown
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Objective, Outcome, describe
 from gradreg.objectives.undefended import Undefended
 
@@ -31,6 +32,7 @@ class Noise:
         check_fields(self)
         require(callable(self.inner), f"inner must be an objective, as Undefended(); got {shown(self.inner)}.")
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         noise = at.draws.sample("noise", x, lambda like, source: like.normal_(generator=source))
         return self.inner(model, x + self.sigma * noise, y, at)

@@ -9,6 +9,7 @@ from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Below1, NotNegative, Positive
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
 from gradreg.objectives.consistency import one_step
 
@@ -37,6 +38,7 @@ class PriorGuided:
         check_fields(self)
         threat(self.threat)
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, ramp = threat(self.threat), at.ramp(self.ramp_epochs)
         radius, step = self.eps * ramp, (self.step_size or self.eps) * ramp

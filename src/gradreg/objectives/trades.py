@@ -10,6 +10,7 @@ from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, NotNegative, Positive, Range
 from gradreg.norms import Threat, ThreatName, threat
+from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball, without_wrapper
 from gradreg.objectives.crafting import ascend
 from gradreg.penalty.passes import BatchNormMode, Calls
@@ -40,6 +41,7 @@ class Trades:
         check_fields(self)
         threat(self.threat)
 
+    @asked
     def __call__(self, model: nn.Module, x: Tensor, y: Target, at: Moment, /) -> Outcome:
         geometry, radius = threat(self.threat), self.eps * at.ramp(self.ramp_epochs)
         step = (self.step_size or 2.5 * self.eps / self.steps) * at.ramp(self.ramp_epochs)

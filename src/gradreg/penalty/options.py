@@ -60,6 +60,15 @@ def check_functions(criterion: Criterion, output: Output | None) -> None:
         check_function("output", output, OUTPUT)
 
 
+def check_pair(x: Tensor, y: Target, criterion: Criterion) -> Target:
+    """Refuse images and targets that do not go together; labels as int64. Pixels are another matter."""
+    check_batch(x)
+    check_targets(y, len(x))
+    if criterion is cross_entropy and not (isinstance(y, Tensor) and y.is_floating_point() and y.ndim > 1):
+        return check_labels(y, len(x))  # probabilities are fine
+    return y
+
+
 def check(
     x: Tensor,
     y: Target,
@@ -81,10 +90,7 @@ def check(
         raise ConfigError(
             "The penalty needs gradients, which torch.inference_mode() disables: use torch.no_grad() instead."
         )
-    check_batch(x)
-    check_targets(y, len(x))
-    if criterion is cross_entropy and not (isinstance(y, Tensor) and y.is_floating_point() and y.ndim > 1):
-        check_labels(y, len(x))  # probabilities are fine
+    check_pair(x, y, criterion)
     h = check_per_image("h", h, len(x), above=0, usual="the paper's is 0.01")
     for name, value, choices in (
         ("order", order, (1, 2)),

@@ -4,13 +4,17 @@ import json
 from collections.abc import Mapping
 from importlib import import_module
 from math import isfinite
+from numbers import Real
 from pathlib import Path
 from time import time
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeVar, runtime_checkable
 
 from gradreg.checks.calls import validated
+from gradreg.checks.scalars import Natural, shown
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.extras import need
+
+_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -35,22 +39,27 @@ class JSONLLogger:
         self.path = Path(path)
         self._file: TextIO | None = None
 
-    def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
+    @validated
+    def begin(self, settings: Mapping[str, Any], epoch: Natural) -> None:
+        self.end(None)
         try:
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be opened for logging ({error.strerror}).") from error
 
-    def log(self, numbers: Mapping[str, float], epoch: int) -> None:
+    @validated
+    def log(self, numbers: Mapping[str, float], epoch: Natural) -> None:
+        file = _begun(self._file)
         # JSON has no NaN and no infinity.
-        row = {name: value if isfinite(value) else None for name, value in numbers.items()}
-        if self._file is not None:
-            self._file.write(json.dumps({"epoch": epoch, **row}) + "\n")
-            self._file.flush()
+        row = {name: value if isfinite(value) else None for name, value in _plain(numbers).items()}
+        file.write(json.dumps({"epoch": epoch, **row}) + "\n")
+        file.flush()
 
+    @validated
     def end(self, error: BaseException | None) -> None:
         if self._file is not None:
             self._file.close()
+            self._file = None
 
 
 class TensorBoardLogger:
@@ -62,15 +71,19 @@ class TensorBoardLogger:
         self._writer = _imported("torch.utils.tensorboard", self).SummaryWriter
         self._board: Any = None
 
-    def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
+    @validated
+    def begin(self, settings: Mapping[str, Any], epoch: Natural) -> None:
         # What an interrupted process drew beyond the checkpoint is hidden.
         self._board = self._writer(str(self.folder), purge_step=epoch + 1 if epoch else None)
 
-    def log(self, numbers: Mapping[str, float], epoch: int) -> None:
-        for name, value in numbers.items():
-            self._board.add_scalar(name, value, epoch)
-        self._board.flush()
+    @validated
+    def log(self, numbers: Mapping[str, float], epoch: Natural) -> None:
+        board = _begun(self._board)
+        for name, value in _plain(numbers).items():
+            board.add_scalar(name, value, epoch)
+        board.flush()
 
+    @validated
     def end(self, error: BaseException | None) -> None:
         if self._board is not None:
             self._board.close()
@@ -96,7 +109,8 @@ class MLflowLogger:
         self._mlflow = _imported("mlflow", self)
         self._client: Any = None
 
-    def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
+    @validated
+    def begin(self, settings: Mapping[str, Any], epoch: Natural) -> None:
         self._client = self._mlflow.MlflowClient(tracking_uri=self.tracking_uri)
         if self.run_id is not None:
             self._client.update_run(self.run_id, status="RUNNING")
@@ -107,10 +121,13 @@ class MLflowLogger:
         parameter = self._mlflow.entities.Param
         self._client.log_batch(self.run_id, params=[parameter(name, str(of)) for name, of in flat(settings).items()])
 
-    def log(self, numbers: Mapping[str, float], epoch: int) -> None:
+    @validated
+    def log(self, numbers: Mapping[str, float], epoch: Natural) -> None:
+        client, found = _begun(self._client), _plain(numbers)
         metric, now = self._mlflow.entities.Metric, int(1000 * time())
-        self._client.log_batch(self.run_id, [metric(name, value, now, epoch) for name, value in numbers.items()])
+        client.log_batch(self.run_id, [metric(name, value, now, epoch) for name, value in found.items()])
 
+    @validated
     def end(self, error: BaseException | None) -> None:
         if self._client is not None and self.run_id is not None:
             stopped = isinstance(error, Interrupted) or not isinstance(error, Exception)
@@ -126,14 +143,17 @@ class WandbLogger:
         self.run: Any = None
         """`wandb.init`'s, once training has begun."""
 
-    def begin(self, settings: Mapping[str, Any], epoch: int) -> None:
+    @validated
+    def begin(self, settings: Mapping[str, Any], epoch: Natural) -> None:
         self.run = self._wandb.init(**{"config": flat(settings), **self._init})
         # By the epoch, and not by W&B's own counter, which cannot go back when a run does.
         self.run.define_metric("*", step_metric="epoch")
 
-    def log(self, numbers: Mapping[str, float], epoch: int) -> None:
-        self.run.log({"epoch": epoch, **numbers})
+    @validated
+    def log(self, numbers: Mapping[str, float], epoch: Natural) -> None:
+        _begun(self.run).log({"epoch": epoch, **_plain(numbers)})
 
+    @validated
     def end(self, error: BaseException | None) -> None:
         if self.run is not None:
             self.run.finish(exit_code=0 if error is None else 1)
@@ -145,6 +165,21 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return found
+
+
+def _begun(logger: _T | None) -> _T:
+    """What `begin` has opened."""
+    if logger is None:
+        raise ConfigError("begin must be called before log: it opens what the numbers are written to.")
+    return logger
+
+
+def _plain(numbers: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of an epoch, NaN and infinite ones included."""
+    wrong = next((name for name, value in numbers.items() if not isinstance(value, Real)), None)
+    if wrong is not None:
+        raise ConfigError(f"numbers must map names to numbers; got {shown(numbers[wrong])} for {wrong!r}.")
+    return {name: float(value) for name, value in numbers.items()}
 
 
 def _imported(module: str, logger: object) -> Any:
