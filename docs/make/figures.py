@@ -6,7 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from docs.make.fill import folders
+from docs.make.scatter import draw_shootout
+from docs.make.shootout import FIGURE, RECORDS, can_be_drawn
 from docs.make.sweep import draw_sweep
+from docs.make.verdicts import read_verdicts
 from gradreg.evaluation.files import FACTS
 from gradreg.report.charts.files import draw
 from gradreg.report.tables.runs import read
@@ -18,7 +21,7 @@ from gradreg.writing import replacing
 def redraw(name: str, root: Path) -> bool:
     """Draw one of `FIGURES` again; whether that changed its file."""
     new, target = FIGURES[name](root), root / name
-    if target.is_file() and target.read_bytes() == new:
+    if new is None or (target.is_file() and target.read_bytes() == new):
         return False
     with replacing(target) as aside:
         aside.write_bytes(new)
@@ -45,11 +48,21 @@ def _of_runs(pattern: str, root: Path) -> bytes:
         return draw_sweep(runs, Path(folder) / "sweep.svg").read_bytes()
 
 
-FIGURES: Mapping[str, Callable[[Path], bytes]] = {
+def _of_verdicts(pattern: str, root: Path) -> bytes | None:
+    """Every method of a shoot-out, as soon as there are some."""
+    found = read_verdicts([pattern], root)
+    if not can_be_drawn(found):
+        return None
+    with TemporaryDirectory() as folder:
+        return draw_shootout(found, Path(folder) / "shootout.svg").read_bytes()
+
+
+FIGURES: Mapping[str, Callable[[Path], bytes | None]] = {
     # Without N-FGSM, which would lie on top of the penalty in every step.
     "docs/cost.svg": partial(_of_report, "cost", "results/cifar10/cifar10-[!n]*"),
     "docs/paper-l2.svg": partial(_of_report, "figure-1-l2", "results/paper/*"),
     "docs/paper-linf.svg": partial(_of_report, "figure-1-linf", "results/paper/*"),
     "docs/sweep.svg": partial(_of_runs, "results/sweep/*"),
+    FIGURE: partial(_of_verdicts, RECORDS),
 }
-"""By path from the checkout: from the checkout to the bytes of the figure."""
+"""By path from the checkout: from the checkout to the bytes of the figure; None as long as it has no results."""

@@ -14,7 +14,8 @@ After "gradreg:" stands one of
 - "claims", from a file of `python -m bench claims --json`,
 - "steps", from a file of `python -m bench training --json`,
 - "precision", from a file of `python -m bench precision --json`,
-- "band learned" or "band judged", from a file of `python -m bench band --json`.
+- "band learned" or "band judged", from a file of `python -m bench band --json`,
+- "verdicts" and answer, goals, shootout, figure or trials, from records of `python -m bench verdict --out`.
 
 After "from" stand the folders, as patterns relative to the checkout of the page (the nearest folder above it that holds
 a pyproject.toml).
@@ -27,9 +28,13 @@ from pathlib import Path
 from docs.make import benches
 from docs.make.band import band_table
 from docs.make.claims import claims_table
+from docs.make.goals import answer_table, goals_table
 from docs.make.ordering import ordering
 from docs.make.precision import precision_table
+from docs.make.shootout import figure_table, shootout_table
 from docs.make.steps import steps_table
+from docs.make.trials import trials_table
+from docs.make.verdicts import read_verdicts
 from gradreg.config.fractions import fraction
 from gradreg.errors import DataError
 from gradreg.evaluation.files import FACTS
@@ -49,6 +54,13 @@ _BLOCK = re.compile(
     r"^(<!-- gradreg: (?!end)(.+?) from (.+?) -->\n).*?^(<!-- gradreg: end -->)", re.DOTALL | re.MULTILINE
 )
 _MARK = re.compile(r"^<!-- gradreg:", re.MULTILINE)
+_OF_VERDICTS = {
+    "answer": answer_table,
+    "goals": goals_table,
+    "shootout": shootout_table,
+    "figure": figure_table,
+    "trials": trials_table,
+}
 
 
 def fill(page: Path) -> bool:
@@ -82,7 +94,8 @@ def filled(text: str, root: Path) -> str:
     def made(block: re.Match[str]) -> str:
         begin, what, where, end = block.groups()
         found = _made(what.split(), where.split(), root)
-        return f"{begin}\n{found.caption}\n\n{rows_only(found)}\n\n{end}"
+        below = f"\n\n{rows_only(found)}" if found.rows else ""
+        return f"{begin}\n{found.caption}{below}\n\n{end}"
 
     return _BLOCK.sub(made, text)
 
@@ -131,6 +144,8 @@ def _made(words: Sequence[str], patterns: Sequence[str], root: Path) -> Table:
             return precision_table(root / " ".join(patterns))
         case ["band", *kind]:
             return band_table(kind, root / " ".join(patterns))
+        case ["verdicts", kind] if kind in _OF_VERDICTS:
+            return _OF_VERDICTS[kind](read_verdicts(patterns, root))
         case ["attacks", *kind]:
             return benches.attacks_table(kind, benches.read(root / " ".join(patterns)))
     return table(words, compare(folders(patterns, root, FACTS, "evaluation")))

@@ -8,11 +8,10 @@ from gradreg.errors import DataError
 
 
 @contextmanager
-def written_by(command: str, path: Path) -> Iterator[None]:
+def written_by(command: str, path: Path, option: str = "--json") -> Iterator[None]:
     """Inside, whatever is missing or damaged in the file becomes one sentence that names the command."""
     try:
         yield
     except (DataError, OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{path} must be a file that `python -m bench {command} --json` wrote; got {type(error).__name__}: {error}."
-        ) from error
+        got = f"{type(error).__name__}: {error}"
+        raise DataError(f"{path} must be a file that `python -m bench {command} {option}` wrote; got {got}.") from error

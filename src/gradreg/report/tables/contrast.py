@@ -103,7 +103,7 @@ def _row(first: Recipe, second: Recipe, threat: str, radius: float) -> Row | Non
         f"{first.name} against {second.name}, {where}",
         (
             *(Cell(percent(accuracy), accuracy) for accuracy in (float(a.mean()), float(b.mean()))),
-            _points(difference(a, b)),
+            points(difference(a, b)),
             word(" and ".join(", ".join(map(str, each.seeds)) for each in (first, second))),
             count(len(images)),
         ),
@@ -112,7 +112,8 @@ def _row(first: Recipe, second: Recipe, threat: str, radius: float) -> Row | Non
     )
 
 
-def _points(found: _Difference) -> Cell:
+def points(found: _Difference) -> Cell:
+    """In percentage points, with the interval and what is random in it."""
     value, low, high = (f"{100 * figure:+.1f}".replace("-", "−") for figure in (found.value, found.low, found.high))
     return Cell(value, found.value, f"{low} to {high}, images{' and seeds' if found.with_seeds else ' alone'}")
 

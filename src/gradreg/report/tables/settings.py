@@ -17,7 +17,7 @@ Flat = Mapping[str, Any]
 
 UNKNOWN = "–"
 # Lengths in pixels, which read best as parts of 255.
-_PIXELS = ("eps", "h", "h_start", "step_size")
+_PIXELS = ("eps", "h", "h_start", "noise", "step_size")
 # Two runs that differ in one of these are not compared setting by setting.
 _KIND = ("data", "model.name", "objective.name")
 # The seed has a column of its own, and the data decide the rest.
