@@ -24,6 +24,7 @@ _SIZE = 6.5
 # Of a letter in this size, in points.
 _LETTER, _LINE = 3.8, 8.0
 _SMALLEST, _LARGEST = 10.0, 260.0
+_FAR = 1e4
 
 
 def draw_shootout(verdicts: Sequence[Verdict], file: Path) -> Path:
@@ -44,8 +45,9 @@ def scatter(verdicts: Sequence[Verdict]) -> "Figure":
         x, y = _place(base)
         axes.axvline(x, color=GUIDE, linewidth=0.8, zorder=1)
         axes.axhline(y, color=GUIDE, linewidth=0.8, zorder=1)
-    longest = max(map(_hours, methods)) or 1.0
-    areas = {each.name: _SMALLEST + (_LARGEST - _SMALLEST) * _hours(each) / longest for each in methods}
+    hours = {each.name: each.hours or 0.0 for each in methods}
+    longest = max(hours.values()) or 1.0
+    areas = {name: _SMALLEST + (_LARGEST - _SMALLEST) * each / longest for name, each in hours.items()}
     for method in methods:
         colour = COLOURS[1] if method.name in _OURS else COLOURS[0]
         axes.scatter(*_place(method), s=areas[method.name], color=colour, alpha=0.6, linewidths=0, zorder=2)
@@ -79,6 +81,14 @@ def _label(axes: "Axes", methods: Sequence[Method], base: Method | None, radii: 
     taken: list[_Box] = [
         (x - radii[name], y - radii[name], x + radii[name], y + radii[name]) for name, (x, y) in centres.items()
     ]
+    left, bottom, right, top = scale * axes.bbox.x0, scale * axes.bbox.y0, scale * axes.bbox.x1, scale * axes.bbox.y1
+    # What is outside of the frame counts as covered.
+    taken += [
+        (-_FAR, -_FAR, left, _FAR),
+        (right, -_FAR, _FAR, _FAR),
+        (left, -_FAR, right, bottom),
+        (left, top, right, _FAR),
+    ]
     for method in methods:
         ratio = None if base is None else method.time_over(base)
         text = method.name if ratio is None else f"{method.name} {ratio:.2f}×"
@@ -99,7 +109,3 @@ def _overlap(first: _Box, second: _Box) -> float:
 
 def _place(method: Method) -> tuple[float, float]:
     return 100 * float(method.clean.mean()), 100 * float(method.robust.mean())
-
-
-def _hours(method: Method) -> float:
-    return sum(network.hours or 0.0 for network in method.networks) / len(method.networks)

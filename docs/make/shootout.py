@@ -64,7 +64,7 @@ def _cells(method: Method, base: Method | None) -> tuple[Cell, ...]:
         NOTHING if other is None else ahead(method.clean, other.clean),
         accuracy(method.robust),
         NOTHING if other is None else ahead(method.robust, other.robust),
-        NOTHING if base is None else ratio(method.time_over(base)),
+        NOTHING if base is None else ratio(method.time_over(base), f"{method.hours:.2f} h" if method.hours else ""),
         Cell(f"{method.forwards:.1f}F", method.forwards),
         seeds_cell(method),
         count(method.images),

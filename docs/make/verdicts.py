@@ -127,14 +127,18 @@ class Method:
         """Arithmetic of a step, in forwards of the network."""
         return step_forwards(self.networks[0].recipe)
 
+    @property
+    def hours(self) -> float | None:
+        """Of training, the mean over seeds; None if a network has no record of them."""
+        known = [network.hours for network in self.networks if network.hours]
+        return mean(known) if len(known) == len(self.networks) else None
+
     def time_over(self, other: "Method") -> float | None:
         """Hours of training over the other's, means over seeds; None if they were not all spent on one machine."""
-        hours = [[network.hours for network in method.networks] for method in (self, other)]
         machines = {network.machine for method in (self, other) for network in method.networks}
-        mine, theirs = ([each for each in found if each] for found in hours)
-        if len(machines) > 1 or None in machines or (len(mine), len(theirs)) != (len(hours[0]), len(hours[1])):
+        if len(machines) > 1 or None in machines or self.hours is None or other.hours is None:
             return None
-        return mean(mine) / mean(theirs)
+        return self.hours / other.hours
 
     def arithmetic_over(self, other: "Method") -> float:
         """Arithmetic of the whole training over the other's."""
@@ -155,7 +159,7 @@ def by_method(verdicts: Iterable[Verdict]) -> dict[str, Method]:
 def accuracy(marked: Tensor) -> Cell:
     """Mean over seeds, and the range over them."""
     means = marked.mean(1).tolist()
-    note = f"{percent(min(means)).removesuffix(' %')}–{percent(max(means))}" if len(means) > 1 else ""
+    note = f"{percent(min(means))}–{percent(max(means))}".replace(" %", "") if len(means) > 1 else ""
     return Cell(percent(mean(means)), mean(means), note)
 
 
