@@ -153,13 +153,21 @@ def tensors_value(path: Path, folder: Path, other: Path, random: Random) -> str:
             ("", "regularity", "certificates", "checkpoint of format 1")
         )
     else:
-        facts = json.loads(header["__metadata__"]["facts"]) if "__metadata__" in header else {}
-        said = f"facts {tweak(facts, random)}"
-        if "__metadata__" in header:
-            header["__metadata__"]["facts"] = json.dumps(facts)
+        said = f"facts {_facts(header, random)}"
     text = json.dumps(header).encode("utf-8", "surrogatepass")
     path.write_bytes(struct.pack("<Q", len(text)) + text + body)
     return f"{name} {said}"
+
+
+def _facts(header: dict[str, Any], random: Random) -> str:
+    """Change one of the facts; earlier damage to the same file may have left none that can be read."""
+    try:
+        facts = json.loads(header["__metadata__"]["facts"])
+    except (KeyError, TypeError, ValueError):
+        return "none"
+    said = tweak(facts, random)
+    header["__metadata__"]["facts"] = json.dumps(facts)
+    return said
 
 
 def _drop(header: dict[str, Any], body: bytearray, name: str) -> None:

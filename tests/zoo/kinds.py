@@ -21,8 +21,8 @@ PRECISION = "Rounding makes up|In float16, rounding"
 NOT_FINITE = "not finite|diverged"
 SATURATED = {"estimate_regularity": "gradient of exactly zero", "bounds": "gradient of exactly zero"}
 _ATTACKING = ("attack quick", "attack quick linf", "attack quick eps", "attack standard", "attack paper", "evaluate")
-BLIND = SATURATED | dict.fromkeys((*_ATTACKING, "inspect_image"), "zero or not finite at (10 of 10|1 of 1)")
-"""No gradient anywhere: attacks answer, and warn."""
+BLIND = SATURATED | dict.fromkeys(_ATTACKING, "zero or not finite at 10 of 10")
+"""No gradient anywhere: attacks answer, and warn. An inspection says it in the place of the bound."""
 A_MODULE = "must be (an nn.Module|of type Module)"
 TRAINED = ("regularized_loss", "GradientPenalty", "fit")
 """Functions that train."""

@@ -57,6 +57,10 @@ def digits() -> tuple[Callable[[], Any], Tensor, Tensor]:
     return lambda: model.eval(), x[:40], y[:40]
 
 
+# Of torch, about ways of building a model that it is about to give up.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
 @pytest.fixture(autouse=True)
 def _compilers() -> None:
     torch._dynamo.reset()

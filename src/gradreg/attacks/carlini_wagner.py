@@ -50,7 +50,7 @@ def carlini_wagner(
         lower, upper = torch.where(crossed, lower, constant), torch.where(crossed, constant, upper)
         if type(threat.core) is L2:
             # The smallest constant that still crosses gives the smallest distance.
-            halved = torch.where(lower > 0, (lower * upper).sqrt(), upper / 2)
+            halved = torch.where(lower > 0, lower.sqrt() * upper.sqrt(), upper / 2)  # a product could overflow
             constant = torch.where(upper.isfinite(), halved, 4 * constant)
         else:
             # The bound moves, so no constant is final: less weight if a crossing gained nothing, more after none.
