@@ -36,7 +36,7 @@ declare -A rows=(
     [far-cifar-noisy]="cifar10-compact-noisy-linf-16 epochs=7"
 )
 # KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty.
-ours="near-linf cifar10-compact-noisy-linf epochs=7"
+ours="near-linf cifar10-compact-noisy-linf"
 declare -A trials=(
     [at-base]="near-linf cifar10-compact-at"
     [at-ls]="near-linf cifar10-compact-at label_smoothing=0.1"
@@ -44,12 +44,12 @@ declare -A trials=(
     [at-eps9]="near-linf cifar10-compact-at objective.eps=9/255"
     [at-lr1]="near-linf cifar10-compact-at optimizer.lr=0.1"
     [at-ema5]="near-linf cifar10-compact-at ema=0.995"
-    [n-base]="$ours"
-    [n-ls]="$ours label_smoothing=0.1"
-    [n-noise4]="$ours objective.noise=4/255"
-    [n-eps7]="$ours objective.eps=7/255 objective.h=7/255"
-    [n-lr4]="$ours optimizer.lr=0.4"
-    [n-slope]="$ours objective.output_slope=0.3"
+    [n-base]="$ours epochs=7"
+    [n-ls]="$ours epochs=7 label_smoothing=0.1"
+    [n-noise4]="$ours epochs=7 objective.noise=4/255"
+    [n9-base]="$ours epochs=9"
+    [n9-eps9]="$ours epochs=9 objective.eps=9/255 objective.h=9/255"
+    [n9-eps9-ls]="$ours epochs=9 objective.eps=9/255 objective.h=9/255 label_smoothing=0.1"
 )
 
 network() { # NAME FOLDER SPLIT KIND RECIPE SETTING …

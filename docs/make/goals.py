@@ -25,7 +25,7 @@ _DATA = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 _CAPTION = (
     "Clean accuracy, and robust accuracy by `standard` attacks, means over the seeds and their range. Ahead: of "
     "adversarial training (AT), in percentage points, with the 95 % interval over images and seeds. Time: hours of "
-    "training over AT's. Arithmetic: that of the training over AT's, counted."
+    "training over AT's. Arithmetic: that of the training over AT's, counted in forwards F of the network per step."
 )
 
 
@@ -205,8 +205,12 @@ def _cells(contest: Contest) -> tuple[Cell, ...]:
         return (what, *figures, NOTHING, NOTHING, count(one.images))
     if contest.verdict == MISSED:
         what = Cell(MISSED, None, f"in {' and '.join(contest.shortfalls)}")
-    cost = ratio(contest.time), ratio(ours.arithmetic_over(theirs), f"{ours.forwards:.1f}F a step")
+    cost = ratio(contest.time), ratio(ours.arithmetic_over(theirs), f"{_work(ours)} against {_work(theirs)}")
     return (what, *figures, *cost, count(one.images))
+
+
+def _work(method: Method) -> str:
+    return f"{method.epochs} epochs of {method.forwards:.1f}F"
 
 
 def _check_place(name: str, method: Method) -> None:
