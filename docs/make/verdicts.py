@@ -35,6 +35,8 @@ class Verdict:
     threat: str
     eps: float
     split: str
+    images: str
+    """Which ones, in words."""
     letters: str
     hours: float | None
     machine: str | None
@@ -202,6 +204,7 @@ def _read(path: Path) -> Verdict:
             str(options["threat"]),
             eps,
             str(options["split"]),
+            str(found["images"]),
             letters,
             None if found["hours"] is None else float(found["hours"]),
             found["trained on"],

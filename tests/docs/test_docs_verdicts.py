@@ -61,6 +61,7 @@ def write(tmp_path: Path) -> Write:
             "trained on": "A, 2 cores",
             "options": {"threat": "l2" if recipe.endswith("l2") else "linf", "eps": eps, "split": split},
             "n": N,
+            "images": "the first of the test set" if split == "test" else f"held out of training: {plain['held_out']}",
             "clean": clean / N,
             "robust": robust / N,
             "machine": {"commit": "abc"},
@@ -184,7 +185,7 @@ def test_the_shootout_is_beside_adversarial_training(tmp_path: Path, write: Writ
 def test_trials_say_what_was_changed_and_what_was_taken(tmp_path: Path, write: Write) -> None:
     at = ("cifar10-compact-at", "held_out=2000")
     write("at-base", *at, clean=240, robust=150, split="held-out")
-    write("at-ls", *at, "label_smoothing=0.1", clean=240, robust=155, split="held-out")
+    write("at-ls", *at, "label_smoothing=0.1", clean=240, robust=154, split="held-out")
     write("at-eps9", *at, "objective.eps=9/255", clean=230, robust=152, split="held-out")
     ours = ("cifar10-compact-noisy-linf", "held_out=2000")
     write("n-noise4", *ours, "objective.noise=4/255", clean=250, robust=152, split="held-out")
@@ -192,11 +193,11 @@ def test_trials_say_what_was_changed_and_what_was_taken(tmp_path: Path, write: W
     table = trials_table(read_verdicts(["results/trials/*.json", "results/goals/*.json"], tmp_path))
     assert [row.name for row in table.rows] == ["at-ls", "at-eps9", "at-base", "n-noise4"]
     where = "CIFAR-10, l∞ 8/255"
-    assert texts(table, "at-ls") == [
-        f"adversarial training, {where}", "label_smoothing 0.1", "60.0 %", "38.8 %", "400", "taken",
-    ]  # fmt: skip
+    ls = ["label_smoothing 0.1", "60.0 %", "38.5 %", "+1.0", "1.00", "400", "taken"]
+    assert texts(table, "at-ls") == [f"adversarial training, {where}", *ls]
+    assert table.rows[0].cells[4].note == "+0.0 to +2.0", "0.01 ± 1.966·√(0.01·0.99/399)"
     assert texts(table, "at-eps9")[1] == "eps 9/255"
-    assert texts(table, "at-base")[1] == "–"
+    assert [texts(table, "at-base")[column] for column in (1, 4)] == ["–", "–"]
     assert [texts(table, row.name)[-1] for row in table.rows] == ["taken", "–", "–", "–"]
     assert f"{where}, adversarial training: 3; {where}, the penalty: 1" in table.caption
 
