@@ -37,6 +37,8 @@ declare -A rows=(
 )
 # KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty.
 ours="near-linf cifar10-compact-noisy-linf"
+at_l2="near-l2 cifar10-compact-at-l2"
+ours_l2="near-l2 cifar10-compact-noisy-l2 epochs=9"
 declare -A trials=(
     [at-base]="near-linf cifar10-compact-at"
     [at-ls]="near-linf cifar10-compact-at label_smoothing=0.1"
@@ -50,6 +52,14 @@ declare -A trials=(
     [n9-base]="$ours epochs=9"
     [n9-eps9]="$ours epochs=9 objective.eps=9/255 objective.h=9/255"
     [n9-eps9-ls]="$ours epochs=9 objective.eps=9/255 objective.h=9/255 label_smoothing=0.1"
+    [l2-at-base]="$at_l2"
+    [l2-at-ls]="$at_l2 label_smoothing=0.1"
+    [l2-at-lr4]="$at_l2 optimizer.lr=0.4"
+    [l2-at-eps6]="$at_l2 objective.eps=0.6"
+    [l2-n9-base]="$ours_l2"
+    [l2-n9-ls]="$ours_l2 label_smoothing=0.1"
+    [l2-n9-noise25]="$ours_l2 objective.noise=0.25"
+    [l2-n9-eps6]="$ours_l2 objective.eps=0.6 objective.h=0.6"
 )
 
 network() { # NAME FOLDER SPLIT KIND RECIPE SETTING …
