@@ -205,7 +205,11 @@ def _cells(contest: Contest) -> tuple[Cell, ...]:
         return (what, *figures, NOTHING, NOTHING, count(one.images))
     if contest.verdict == MISSED:
         what = Cell(MISSED, None, f"in {' and '.join(contest.shortfalls)}")
-    cost = ratio(contest.time), ratio(ours.arithmetic_over(theirs), f"{_work(ours)} against {_work(theirs)}")
+    hours = [f"{each.hours:.2f} h" for each in (ours, theirs) if each.hours]
+    cost = (
+        ratio(contest.time, " against ".join(hours)),
+        ratio(ours.arithmetic_over(theirs), f"{_work(ours)} against {_work(theirs)}"),
+    )
     return (what, *figures, *cost, count(one.images))
 
 

@@ -160,6 +160,10 @@ def test_a_page_says_what_the_records_say(tmp_path: Path, write: Write) -> None:
     assert "CIFAR-10, l∞ 8/255: held; CIFAR-10, l2 0.5: not shown yet." in page.read_text()
     assert "- **Near: not shown yet.**" in page.read_text(), "the goal has two places"
     assert "| Near: CIFAR-10, l∞ 8/255 | held | 70.2 % <sub>70.0–70.5</sub> |" in page.read_text()
+    assert (
+        "| 0.40× <sub>0.40 h against 1.00 h</sub> | 0.29× <sub>6 epochs of 5.0F against 6 epochs of 17.0F</sub> |"
+        in (page.read_text())
+    )
     assert not fill(page)
 
 
