@@ -149,8 +149,9 @@ def test_rows_of_goals_are_trained_alike_and_judged_at_their_radius(tmp_path: Pa
         assert Path(option(verdicts[name], "out")).name == "goals"
         kind = name.rpartition("-seed")[0].rpartition("-")[0]
         other = rows[f"{kind}-at-seed{row.seed}"]
-        assert (row.data, row.model, row.batch_size, row.ema) == (other.data, other.model, other.batch_size, other.ema)
-    assert len(rows) == len(tried) + 3 * 12
+        assert (row.data, row.model, row.batch_size) == (other.data, other.model, other.batch_size)
+        assert {f"{name.rpartition('-seed')[0]}-seed{seed}" for seed in (0, 1, 2)} <= rows.keys()
+        assert row.ema is not None, "of the weights of every row an average is judged"
     # What bf16 may be refused for.
     for row in {row.objective: row for row in rows.values() if isinstance(row.objective, Gradient)}.values():
         if row.model["name"] == "compact":
