@@ -1,4 +1,4 @@
-"""`python -m bench NAME`: gradreg, measured, by training, certify, calibration, limits, attacks, precision, verdict, …
+"""`python -m bench NAME`: gradreg, measured, by training, certify, calibration, attacks, verdict, steps, …
 
 What a measurement does is imported when it runs.
 """
@@ -21,6 +21,7 @@ from bench.options import (
     PrecisionOptions,
     TrainingOptions,
 )
+from bench.steps_options import StepsOptions
 from bench.verdict_options import VerdictOptions
 from gradreg.errors import GradregError
 
@@ -32,6 +33,7 @@ Options = (
     | Annotated[AttackOptions, subcommand("attacks")]
     | Annotated[PrecisionOptions, subcommand("precision")]
     | Annotated[VerdictOptions, subcommand("verdict")]
+    | Annotated[StepsOptions, subcommand("steps")]
     | Annotated[BandOptions, subcommand("band")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
@@ -45,6 +47,7 @@ _MODULES = {
     AttackOptions: "bench.attacks_command",
     PrecisionOptions: "bench.precision",
     VerdictOptions: "bench.verdict",
+    StepsOptions: "bench.steps",
     BandOptions: "bench.band_command",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",

@@ -41,7 +41,7 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         _at_least_one(self, "batch_size", "rounds", "threads")
-        _check_writable(self.json)
+        check_writable(self.json)
 
     def facts(self) -> dict[str, Any]:
         """What the figures depend on, and not where they are written to."""
@@ -77,7 +77,7 @@ class TwoNetworks:
             raise ConfigError(
                 f"data must be {DIGITS} unless two runs are given with --undefended and --regularised; got {self.data}."
             )
-        _check_writable(self.json)
+        check_writable(self.json)
 
     @property
     def runs(self) -> tuple[Path, Path] | None:
@@ -281,7 +281,7 @@ class PrecisionOptions:
     def __post_init__(self) -> None:
         _at_least_one(self, "images", "rounds")
         _check_known("threats", _names(self.threats), THREATS)
-        _check_writable(self.json)
+        check_writable(self.json)
 
     @property
     def norms(self) -> tuple[ThreatName, ...]:
@@ -325,7 +325,7 @@ class BandOptions:
         check_fields(self)
         _at_least_one(self, "images", "chunk", "steps")
         _check_known("threats", _names(self.threats), THREATS)
-        _check_writable(self.json)
+        check_writable(self.json)
         if not self.norms or not self.sources:
             raise ConfigError("learn and threats must each name at least one; got none.")
 
@@ -364,7 +364,8 @@ def _check_known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
         raise ConfigError(f"{what} must be among {', '.join(known)}; got {', '.join(unknown)}.")
 
 
-def _check_writable(path: Path | None) -> None:
+def check_writable(path: Path | None) -> None:
+    """Refuse a file in a folder that is not there, before anything is measured."""
     if path is not None and not path.parent.is_dir():
         raise ConfigError(f"{path} cannot be written: there is no folder {path.parent}.")
 

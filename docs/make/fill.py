@@ -15,7 +15,8 @@ After "gradreg:" stands one of
 - "steps", from a file of `python -m bench training --json`,
 - "precision", from a file of `python -m bench precision --json`,
 - "band learned" or "band judged", from a file of `python -m bench band --json`,
-- "verdicts" and answer, goals, shootout, figure or trials, from records of `python -m bench verdict --out`.
+- "verdicts" and answer, goals, shootout, figure or trials, from records of `python -m bench verdict --out`,
+  with times from results/bench/steps.json, the file of `python -m bench steps --json`.
 
 After "from" stand the folders, as patterns relative to the checkout of the page (the nearest folder above it that holds
 a pyproject.toml).

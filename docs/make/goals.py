@@ -3,7 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from docs.make.verdicts import ROUNDING, SEEDS, Method, Verdict, about, accuracy, ahead, by_method, ratio
+from docs.make.verdicts import (
+    ROUNDING,
+    SEEDS,
+    Method,
+    Verdict,
+    about_with_times,
+    accuracy,
+    ahead,
+    by_method,
+    hours_text,
+    ratio,
+)
 from gradreg.config.fractions import radius_name
 from gradreg.errors import DataError
 from gradreg.norms import THREATS
@@ -24,8 +35,9 @@ KINDS: Mapping[str, tuple[str, str, float]] = {
 _DATA = {"cifar10": "CIFAR-10", "fashion-mnist": "Fashion-MNIST"}
 _CAPTION = (
     "Clean accuracy, and robust accuracy by `standard` attacks, means over the seeds and their range. Ahead: of "
-    "adversarial training (AT), in percentage points, with the 95 % interval over images and seeds. Time: hours of "
-    "training over AT's. Arithmetic: that of the training over AT's, counted in forwards F of the network per step."
+    "adversarial training (AT), in percentage points, with the 95 % interval over images and seeds. Time: seconds per "
+    "step, measured side by side, times the steps of the training, over AT's; below it the hours that the trainings "
+    "took. Arithmetic: that of the training over AT's, counted in forwards F of the network per step."
 )
 
 
@@ -42,7 +54,7 @@ class Goal:
     beyond_chance: bool
     """Whether the whole 95 % interval must be."""
     cost: float
-    """Of the hours of adversarial training, at most."""
+    """Of the time of adversarial training, at most."""
 
 
 GOALS = (
@@ -99,7 +111,7 @@ class Contest:
 
     @property
     def time(self) -> float | None:
-        """Hours of training over those of adversarial training."""
+        """Of all steps, over that of adversarial training; None if it was not measured."""
         return None if self.ours is None or self.theirs is None else self.ours.time_over(self.theirs)
 
     @property
@@ -126,7 +138,7 @@ class Contest:
             for name, each in zip(names, (self.ours, self.theirs), strict=True)
             if each is None or each.seeds != SEEDS
         ]
-        return "; ".join(parts) or "trained on different machines"
+        return "; ".join(parts) or "no time of its steps"
 
 
 def contests(verdicts: Iterable[Verdict]) -> list[Contest]:
@@ -154,7 +166,7 @@ def goals_table(verdicts: Iterable[Verdict]) -> Table:
     return Table(
         "goals",
         "Goals",
-        f"{_CAPTION} {about(records)}" if shown else "No row of results/goals.sh has been judged yet.",
+        f"{_CAPTION} {about_with_times(records)}" if shown else "No row of results/goals.sh has been judged yet.",
         (
             Column("goal", "Whether it is held."),
             Column("clean", "Of our networks.", "high"),
@@ -163,7 +175,7 @@ def goals_table(verdicts: Iterable[Verdict]) -> Table:
             Column("robust", "Of our networks.", "high"),
             Column("AT", "Of those of adversarial training.", "high"),
             Column("ahead", "In percentage points.", "high"),
-            Column("time", "Over that of adversarial training.", "low"),
+            Column("time", "Of all steps, over that of adversarial training.", "low"),
             Column("arithmetic", "Over that of adversarial training, counted.", "low"),
             Column("n", "Test images."),
         ),
@@ -205,9 +217,8 @@ def _cells(contest: Contest) -> tuple[Cell, ...]:
         return (what, *figures, NOTHING, NOTHING, count(one.images))
     if contest.verdict == MISSED:
         what = Cell(MISSED, None, f"in {' and '.join(contest.shortfalls)}")
-    hours = [f"{each.hours:.2f} h" for each in (ours, theirs) if each.hours]
     cost = (
-        ratio(contest.time, " against ".join(hours)),
+        ratio(contest.time, hours_text(ours, theirs)),
         ratio(ours.arithmetic_over(theirs), f"{_work(ours)} against {_work(theirs)}"),
     )
     return (what, *figures, *cost, count(one.images))

@@ -45,16 +45,16 @@ def scatter(verdicts: Sequence[Verdict]) -> "Figure":
         x, y = _place(base)
         axes.axvline(x, color=GUIDE, linewidth=0.8, zorder=1)
         axes.axhline(y, color=GUIDE, linewidth=0.8, zorder=1)
-    hours = {each.name: each.hours or 0.0 for each in methods}
-    longest = max(hours.values()) or 1.0
-    areas = {name: _SMALLEST + (_LARGEST - _SMALLEST) * each / longest for name, each in hours.items()}
+    times = {each.name: each.step_time or 0.0 for each in methods}
+    longest = max(times.values()) or 1.0
+    areas = {name: _SMALLEST + (_LARGEST - _SMALLEST) * each / longest for name, each in times.items()}
     for method in methods:
         colour = COLOURS[1] if method.name in _OURS else COLOURS[0]
         axes.scatter(*_place(method), s=areas[method.name], color=colour, alpha=0.6, linewidths=0, zorder=2)
     axes.margins(0.13)
     axes.set_xlabel("clean accuracy, %")
     axes.set_ylabel("robust accuracy at l∞ 8/255, %")
-    legend = "area and ×: hours of training, over those of AT; orange: the penalty; lines: AT"
+    legend = "area and ×: time of all training steps, over that of AT; orange: the penalty; lines: AT"
     figure.suptitle(legend, fontsize=6, x=0.02, ha="left")
     # Where discs are on the paper is known once the frame has its place.
     figure.draw_without_rendering()

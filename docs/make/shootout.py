@@ -3,7 +3,17 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from docs.make.verdicts import Method, Verdict, about, accuracy, ahead, by_method, ratio, seeds_cell
+from docs.make.verdicts import (
+    Method,
+    Verdict,
+    about_with_times,
+    accuracy,
+    ahead,
+    by_method,
+    hours_text,
+    ratio,
+    seeds_cell,
+)
 from gradreg.report.tables.cells import count
 from gradreg.report.tables.layout import NOTHING, Cell, Column, Row, Table
 
@@ -11,9 +21,11 @@ FIGURE, RECORDS = "docs/shootout.svg", "results/shootout/*.json"
 BASE = "at"
 _CAPTION = (
     "Accuracy on clean images and by `standard` attacks at l∞ 8/255, mean over seeds and their range. Ahead of AT: in "
-    "percentage points, with the 95 % interval over images and seeds. Time: hours of training over AT's. Step: its "
-    "arithmetic, counted, in forwards F of the network (plain training: 3F)."
+    "percentage points, with the 95 % interval over images and seeds. Time: seconds per step, measured side by side, "
+    "times the steps of the training, over AT's; below it the hours that the training took. Step: its arithmetic, "
+    "counted, in forwards F of the network (plain training: 3F)."
 )
+_NOTHING_YET = "No network of results/shootout.sh has been judged yet."
 _ALT = "Robust against clean accuracy of every method, with its time of training over that of adversarial training"
 
 
@@ -24,13 +36,13 @@ def shootout_table(verdicts: Sequence[Verdict]) -> Table:
     return Table(
         "shootout",
         "The shoot-out",
-        f"{_CAPTION} {about(verdicts)}" if methods else "No network of results/shootout.sh has been judged yet.",
+        f"{_CAPTION} {about_with_times(verdicts)}" if methods else _NOTHING_YET,
         (
             Column("clean", "Accuracy.", "high"),
             Column("ahead of AT", "Clean, in percentage points.", "high"),
             Column("robust", "Accuracy under attack.", "high"),
             Column("ahead of AT", "Under attack, in percentage points.", "high"),
-            Column("time × AT", "Hours of training over those of AT.", "low"),
+            Column("time × AT", "Time of all steps over that of AT.", "low"),
             Column("step", "Forwards of the network, counted.", "low"),
             Column("seeds", "Of training."),
             Column("n", "Test images."),
@@ -64,7 +76,7 @@ def _cells(method: Method, base: Method | None) -> tuple[Cell, ...]:
         NOTHING if other is None else ahead(method.clean, other.clean),
         accuracy(method.robust),
         NOTHING if other is None else ahead(method.robust, other.robust),
-        NOTHING if base is None else ratio(method.time_over(base), f"{method.hours:.2f} h" if method.hours else ""),
+        NOTHING if base is None else ratio(method.time_over(base), hours_text(method)),
         Cell(f"{method.forwards:.1f}F", method.forwards),
         seeds_cell(method),
         count(method.images),

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from bench.arithmetic import step_forwards
+from bench.recipe import training_steps
 from bench.verdict import BROKEN, ROBUST, WRONG
 from docs.make.measured import written_by
+from docs.make.times import StepTimes
 from gradreg.config.fractions import fraction
 from gradreg.display.numbers import percent
 from gradreg.errors import DataError
@@ -41,6 +43,8 @@ class Verdict:
     hours: float | None
     machine: str | None
     commit: str
+    times: StepTimes
+    """Of training steps, its own among them if it was measured."""
 
     @property
     def method(self) -> str:
@@ -76,7 +80,8 @@ class Verdict:
 def read_verdicts(patterns: Sequence[str], root: Path) -> list[Verdict]:
     """The records that the patterns match, in the order of the patterns, then the alphabet; maybe none yet."""
     files = dict.fromkeys(file for pattern in patterns for file in sorted(root.glob(pattern)))
-    return [_read(file) for file in files]
+    times = StepTimes.of(root)
+    return [_read(file, times) for file in files]
 
 
 @dataclass(frozen=True)
@@ -135,12 +140,18 @@ class Method:
         known = [network.hours for network in self.networks if network.hours]
         return mean(known) if len(known) == len(self.networks) else None
 
+    @cached_property
+    def step_time(self) -> float | None:
+        """All steps of a training, in seconds, by the time of one that was measured; None if it was not."""
+        recipe = self.networks[0].recipe
+        seconds = self.networks[0].times.seconds(recipe)
+        return None if seconds is None else seconds * training_steps(recipe)
+
     def time_over(self, other: "Method") -> float | None:
-        """Hours of training over the other's, means over seeds; None if they were not all spent on one machine."""
-        machines = {network.machine for method in (self, other) for network in method.networks}
-        if len(machines) > 1 or None in machines or self.hours is None or other.hours is None:
+        """Time of all steps over the other's; None if one of them was not measured."""
+        if self.step_time is None or other.step_time is None:
             return None
-        return self.hours / other.hours
+        return self.step_time / other.step_time
 
     def arithmetic_over(self, other: "Method") -> float:
         """Arithmetic of the whole training over the other's."""
@@ -174,8 +185,13 @@ def ahead(first: Tensor, second: Tensor) -> Cell:
 
 
 def ratio(value: float | None, note: str = "") -> Cell:
-    """As 0.34×."""
-    return NOTHING if value is None else Cell(f"{value:.2f}×", value, note)
+    """As 0.34×; the note is there even if the ratio is not known."""
+    return replace(NOTHING, note=note) if value is None else Cell(f"{value:.2f}×", value, note)
+
+
+def hours_text(*methods: Method) -> str:
+    """As "0.40 h against 1.00 h", of those that have a record of them."""
+    return " against ".join(f"{each.hours:.2f} h" for each in methods if each.hours)
 
 
 def seeds_cell(method: Method) -> Cell:
@@ -191,7 +207,12 @@ def about(verdicts: Iterable[Verdict]) -> str:
     return f"Trained on {machines}; judged at commit {commits}."
 
 
-def _read(path: Path) -> Verdict:
+def about_with_times(verdicts: Sequence[Verdict]) -> str:
+    """The same, and how their steps were timed."""
+    return f"{about(verdicts)} {verdicts[0].times.about}"
+
+
+def _read(path: Path, times: StepTimes) -> Verdict:
     with written_by("verdict", path, "--out"):
         found = read_json(path)
         options, recipe, letters = found["options"], found["recipe"], str(found["verdicts"])
@@ -209,6 +230,7 @@ def _read(path: Path) -> Verdict:
             None if found["hours"] is None else float(found["hours"]),
             found["trained on"],
             str(found["machine"]["commit"]),
+            times,
         )
         if abs(verdict.clean - found["clean"]) > ROUNDING or abs(verdict.robust - found["robust"]) > ROUNDING:
             raise ValueError("its accuracies are not those of its verdicts")

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from bench.arithmetic import step_forwards
-from docs.make import verdicts
+from bench.recipe import step_settings
+from docs.make import times, verdicts
 from docs.make.figures import FIGURES
 from docs.make.fill import fill
 from docs.make.goals import HELD, MISSED, NOT_YET, contests, goals_table
@@ -76,13 +77,41 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def near(write: Write, *, clean: int = 280, robust: int = 180, hours: float = 0.4, seeds: int = 3) -> None:
-    """Adversarial training with 240 and 150 of the images, and ours."""
+def timed(root: Path, seconds: dict[tuple[str, ...], Any]) -> Path:
+    """A file of `bench steps` with recipes, changes included, and their seconds."""
+    path = root / times.FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    steps = [
+        {"settings": step_settings(tables.plain(recipes.config(name, changes))), "networks": [name], "seconds": found}
+        for (name, *changes), found in seconds.items()
+    ]
+    where = {"processor": "A, 2 cores", "commit": "def"}
+    path.write_text(json.dumps({"options": {"rounds": 12, "threads": 1}, "machine": where, "steps": steps}))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _times(tmp_path: Path) -> None:
+    timed(
+        tmp_path,
+        {
+            ("cifar10-compact-at",): 1.0,
+            ("cifar10-compact-noisy-linf",): 0.4,
+            ("cifar10-compact-noisy-linf", "objective.lazy=4"): 0.2,
+            ("fashion-mnist-at",): 0.1,
+            ("fashion-mnist-noisy-linf",): 0.04,
+        },
+    )
+
+
+def near(write: Write, *, clean: int = 280, robust: int = 180, epochs: int = 6, seeds: int = 3) -> None:
+    """Adversarial training with 240 and 150 of the images, and ours; its hours are of a busy machine."""
     for seed in range(seeds):
         at = {"clean": 240 + seed, "robust": 150 - seed}
         write(f"near-linf-at-seed{seed}", "cifar10-compact-at", f"seed={seed}", **at)
-        ours = {"clean": clean + seed, "robust": robust - seed, "hours": hours}
-        write(f"near-linf-noisy-seed{seed}", "cifar10-compact-noisy-linf", f"seed={seed}", **ours)
+        ours = {"clean": clean + seed, "robust": robust - seed, "hours": 0.9}
+        recipe = ("cifar10-compact-noisy-linf", f"seed={seed}", f"epochs={epochs}")
+        write(f"near-linf-noisy-seed{seed}", *recipe, **ours)
 
 
 def of_goals(root: Path) -> list[Verdict]:
@@ -100,8 +129,8 @@ def texts(table: Table, row: str) -> list[str]:
         ({}, HELD, []),
         ({"clean": 241}, MISSED, ["clean accuracy"]),
         ({"robust": 151}, MISSED, ["robust accuracy"]),
-        ({"hours": 0.46}, MISSED, ["time"]),
-        ({"clean": 200, "robust": 100, "hours": 1.0}, MISSED, ["clean accuracy", "robust accuracy", "time"]),
+        ({"epochs": 7}, MISSED, ["time"]),
+        ({"clean": 200, "robust": 100, "epochs": 9}, MISSED, ["clean accuracy", "robust accuracy", "time"]),
     ],
 )
 def test_ahead_beyond_chance(tmp_path: Path, write: Write, ours: Any, word: str, shortfalls: list[str]) -> None:
@@ -119,11 +148,35 @@ def test_two_seeds_show_nothing_yet(tmp_path: Path, write: Write) -> None:
     assert row.cells[0].note == "near-linf-noisy: seeds 0, 1; near-linf-at: seeds 0, 1"
 
 
-def test_hours_of_different_machines_are_not_compared(tmp_path: Path, write: Write) -> None:
+def test_time_is_that_of_the_steps_whatever_hours_a_machine_took(tmp_path: Path, write: Write) -> None:
+    near(write, epochs=3)
+    assert contests(of_goals(tmp_path))[0].time == pytest.approx(0.4 * 3 / 6)
+    # Batches of 64 are another recipe: the time of others is not taken for theirs.
+    for seed in range(3):
+        half = ("cifar10-compact-noisy-linf", f"seed={seed}", "batch_size=64", "held_out=2000")
+        write(f"near-linf-noisy-seed{seed}", *half, clean=280, robust=180)
+    assert contests(of_goals(tmp_path))[0].time is None
+    timed(tmp_path, {("cifar10-compact-at",): 1.0, ("cifar10-compact-noisy-linf", "batch_size=64"): 0.2})
+    assert contests(of_goals(tmp_path))[0].time == pytest.approx(0.2 * (48_000 // 64) / (49_000 // 128))
+
+
+def test_a_row_without_a_measured_step_shows_nothing_yet(tmp_path: Path, write: Write) -> None:
     near(write)
-    write("near-linf-at-seed2", "cifar10-compact-at", "seed=2", clean=242, robust=148, **{"trained on": "B"})
+    timed(tmp_path, {("cifar10-compact-at",): 1.0})
     found = contests(of_goals(tmp_path))[0]
-    assert (found.time, found.verdict, found.lacking) == (None, NOT_YET, "trained on different machines")
+    assert (found.time, found.verdict, found.lacking) == (None, NOT_YET, "no time of its steps")
+    time = goals_table(of_goals(tmp_path)).rows[0].cells[7]
+    assert (time.text, time.note) == ("–", "0.90 h against 1.00 h"), "hours are there to be read, and not compared"
+    (tmp_path / times.FILE).unlink()
+    assert "No time of a step has been measured yet." in goals_table(of_goals(tmp_path)).caption
+
+
+def test_a_damaged_file_of_times_is_refused(tmp_path: Path, write: Write) -> None:
+    near(write)
+    for seconds in (0.0, "slow", None):
+        timed(tmp_path, {("cifar10-compact-at",): seconds})
+        with pytest.raises(DataError, match="must be a file that `python -m bench steps --json` wrote"):
+            of_goals(tmp_path)
 
 
 def test_far_and_cheap_are_about_means(tmp_path: Path, write: Write) -> None:
@@ -131,21 +184,20 @@ def test_far_and_cheap_are_about_means(tmp_path: Path, write: Write) -> None:
         at = {"clean": 240, "robust": 150}
         write(f"near-linf-at-seed{seed}", "cifar10-compact-at", f"seed={seed}", **at)
         ours = ("cifar10-compact-noisy-linf", f"seed={seed}", "objective.lazy=4")
-        write(f"near-linf-cheap-seed{seed}", *ours, clean=236, robust=146, hours=0.2)
+        write(f"near-linf-cheap-seed{seed}", *ours, clean=236, robust=146)
         for method, recipe in (("at", "fashion-mnist-at"), ("noisy", "fashion-mnist-noisy-linf")):
-            hours = 0.4 if method == "noisy" else 1.0
-            write(f"far-linf-{method}-seed{seed}", recipe, f"seed={seed}", **at, hours=hours, eps="0.1")
+            write(f"far-linf-{method}-seed{seed}", recipe, f"seed={seed}", "epochs=6", **at, eps="0.1")
     found = {(each.goal.name, each.kind): each.verdict for each in contests(of_goals(tmp_path))}
     assert found["Far", "far-linf"] == HELD, "as good is enough"
     assert found["Cheap", "near-linf"] == HELD, "a point less is enough"
-    write("near-linf-cheap-seed0", "cifar10-compact-noisy-linf", "objective.lazy=4", clean=236, robust=145, hours=0.2)
+    write("near-linf-cheap-seed0", "cifar10-compact-noisy-linf", "objective.lazy=4", clean=236, robust=145)
     found = {(each.goal.name, each.kind): each.verdict for each in contests(of_goals(tmp_path))}
     assert found["Cheap", "near-linf"] == MISSED
 
 
 def test_a_page_says_what_the_records_say(tmp_path: Path, write: Write) -> None:
     page = tmp_path / "page.md"
-    kinds = {"answer": "goals", "goals": "goals", "shootout": "shootout", "figure": "shootout", "trials": "*"}
+    kinds = {"answer": "goals", "goals": "goals", "shootout": "shootout", "figure": "shootout", "trials": "[gt]*"}
     marks = [f"<!-- gradreg: verdicts {kind} from results/{of}/*.json -->\n{END}\n" for kind, of in kinds.items()]
     page.write_text("\n".join(marks))
     assert fill(page)
@@ -160,8 +212,9 @@ def test_a_page_says_what_the_records_say(tmp_path: Path, write: Write) -> None:
     assert "CIFAR-10, l∞ 8/255: held; CIFAR-10, l2 0.5: not shown yet." in page.read_text()
     assert "- **Near: not shown yet.**" in page.read_text(), "the goal has two places"
     assert "| Near: CIFAR-10, l∞ 8/255 | held | 70.2 % <sub>70.0–70.5</sub> |" in page.read_text()
+    assert "Steps timed side by side, best of 12 rounds, on A, 2 cores, 1 thread(s), commit def." in page.read_text()
     assert (
-        "| 0.40× <sub>0.40 h against 1.00 h</sub> | 0.29× <sub>6 epochs of 5.0F against 6 epochs of 17.0F</sub> |"
+        "| 0.40× <sub>0.90 h against 1.00 h</sub> | 0.29× <sub>6 epochs of 5.0F against 6 epochs of 17.0F</sub> |"
         in (page.read_text())
     )
     assert not fill(page)
@@ -170,12 +223,12 @@ def test_a_page_says_what_the_records_say(tmp_path: Path, write: Write) -> None:
 def test_the_shootout_is_beside_adversarial_training(tmp_path: Path, write: Write) -> None:
     for seed in range(3):
         write(f"at-seed{seed}", "cifar10-compact-at", f"seed={seed}", clean=240, robust=150)
-    write("noisy-seed1", "cifar10-compact-noisy-linf", "seed=1", clean=260, robust=170, hours=0.3)
+    write("noisy-seed1", "cifar10-compact-noisy-linf", "seed=1", clean=260, robust=170, hours=0.9)
     assert FIGURES[FIGURE](tmp_path) is not None
     found = read_verdicts(["results/shootout/*.json"], tmp_path)
     table = shootout_table(found)
     assert [row.name for row in table.rows] == ["noisy", "at"], "the most robust first"
-    assert texts(table, "noisy") == ["65.0 %", "+5.0", "42.5 %", "+5.0", "0.30×", "5.0F", "1", "400"]
+    assert texts(table, "noisy") == ["65.0 %", "+5.0", "42.5 %", "+5.0", "0.40×", "5.0F", "1", "400"]
     assert texts(table, "at") == ["60.0 %", "–", "37.5 %", "–", "1.00×", "17.0F", "0, 1, 2", "400"]
     methods = by_method(found)
     interval = difference(methods["noisy"].robust, methods["at"].robust)
