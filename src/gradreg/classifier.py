@@ -320,7 +320,9 @@ def _channels(
     """One number per channel, or one for all, shaped to broadcast over images."""
     if values is None:
         return None
-    return torch.tensor(check_numbers(name, values, above=above), device=device).view(1, -1, 1, 1)
+    kind = at_least_single(torch.get_default_dtype())
+    numbers = check_numbers(name, values, above=above)
+    return torch.tensor(numbers, dtype=kind, device=device or "cpu").view(1, -1, 1, 1)
 
 
 def _add(counts: Tensor, images: Tensor | None, rows: int) -> None:

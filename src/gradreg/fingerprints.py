@@ -11,7 +11,9 @@ from torch import Tensor, nn
 def image_keys(x: Tensor) -> Tensor:
     """A 64-bit fingerprint of the pixels per image, in single precision; on the CPU."""
     rows = x.detach().to("cpu", torch.float32).resolve_neg().contiguous().numpy()
-    return torch.tensor([int.from_bytes(_digest(row.tobytes(), 8), "little", signed=True) for row in rows])
+    return torch.tensor(
+        [int.from_bytes(_digest(row.tobytes(), 8), "little", signed=True) for row in rows], device="cpu"
+    )
 
 
 def joint_key(keys: Iterable[int]) -> str:

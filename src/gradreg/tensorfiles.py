@@ -107,7 +107,7 @@ def _are_sizes(values: object) -> bool:
 
 def _tensor(file: BinaryIO, entry: _Entry) -> Tensor:
     if entry.start == entry.end:
-        return torch.empty(entry.shape, dtype=entry.dtype)
+        return torch.empty(entry.shape, dtype=entry.dtype, device="cpu")
     data = bytearray(entry.end - entry.start)
     if file.readinto(data) != len(data):  # type: ignore[attr-defined]
         raise DataError("it was cut short while it was read.")

@@ -4,7 +4,7 @@ import math
 import signal
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import _GeneratorContextManager, contextmanager
+from contextlib import AbstractContextManager, _GeneratorContextManager, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
@@ -96,12 +96,14 @@ def _taken(call: Call, argument: Argument) -> tuple[set[str], set[str]]:
     return taken, same
 
 
-def run(entry: Entry, call: Call, changed: Mapping[str, Any]) -> Any:
-    """Call it, with warnings as errors; forwards are counted from 0."""
+def run(
+    entry: Entry, call: Call, changed: Mapping[str, Any], around: AbstractContextManager[object] | None = None
+) -> Any:
+    """Call it, with warnings as errors, inside of `around`; forwards are counted from 0."""
     function = entry.function if call.of is None else getattr(call.of(), entry.name.rpartition(".")[2])
     arguments = {**call.given(), **changed}
     Counting.calls = 0
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), around or nullcontext():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "`torch.jit", DeprecationWarning)  # torch's own, where it compiles
         by_place = entry.name == "Pool.merge" or (entry.name.startswith("objectives.") and "at" in arguments)
@@ -140,6 +142,13 @@ def is_sound(result: Any) -> bool:
     if isinstance(result, float | np.ndarray):
         return not np.isnan(result).any()
     return all(is_sound(part) for _, part in _parts(result))
+
+
+def is_on_host(result: Any) -> bool:
+    """Whether no part of it is a tensor on the meta device."""
+    if isinstance(result, Tensor):
+        return not result.is_meta
+    return all(is_on_host(part) for _, part in _parts(result))
 
 
 def is_same(one: Any, other: Any) -> bool:

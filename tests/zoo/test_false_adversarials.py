@@ -1,6 +1,7 @@
 """Everything that any suite returns as adversarial, asked alone in a batch of one: the model errs every time."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -62,8 +63,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)
-def _compilers() -> None:
+def _compilers() -> Iterator[None]:
     torch._dynamo.reset()
+    with warnings.catch_warnings():
+        # Of torch, about ways of building a model that it is about to give up.
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
 
 
 @pytest.mark.parametrize("how", [{"attacks": "quick"}, {"attacks": "quick", "threat": "linf", "eps": 0.05}], ids=str)

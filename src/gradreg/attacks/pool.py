@@ -41,7 +41,7 @@ class Pool:
     @validated
     def __init__(self, images: int, about: dict[str, str] | None = None) -> None:
         self.about = {} if about is None else dict(about)
-        self.examined = torch.zeros(check_count("images", images), dtype=torch.bool)
+        self.examined = torch.zeros(check_count("images", images), dtype=torch.bool, device="cpu")
         self._best: AttackResult | None = None
 
     def __len__(self) -> int:
@@ -86,13 +86,17 @@ class Pool:
             result = self._verified(result, model, x, y, name, threat)
         elif not (model is None and x is None and y is None and threat is None):
             raise ConfigError("model=, x=, y= and threat= belong to images; an attack's result has been verified.")
-        images = torch.arange(len(self)) if images is None else check_positions("images", images, len(self)).cpu()
+        images = (
+            torch.arange(len(self), device="cpu")
+            if images is None
+            else check_positions("images", images, len(self)).cpu()
+        )
         if len(images) != len(result) or len(images.unique()) < len(images):
             raise DataError(
                 f"A result of {len(result)} images cannot be entered at {len(images)} of {len(self)} places."
             )
         here = result.to("cpu")
-        _check(here, torch.ones(len(here), dtype=torch.bool), _FINITE)
+        _check(here, torch.ones(len(here), dtype=torch.bool, device="cpu"), _FINITE)
         best = _nothing(len(self), here) if self._best is None else self._best
         if (best.threat, best.topk, best.quantize) != (here.threat, here.topk, here.quantize):
             raise ConfigError(
@@ -118,7 +122,7 @@ class Pool:
         best.forwards.index_add_(0, images, here.forwards)
         best.backwards.index_add_(0, images, here.backwards)
         if here.blind is not None:
-            known = torch.zeros(len(self), dtype=torch.bool) if best.blind is None else best.blind.clone()
+            known = torch.zeros(len(self), dtype=torch.bool, device="cpu") if best.blind is None else best.blind.clone()
             known[images] = here.blind & (known[images] | ~self.examined[images])
             best = replace(best, blind=known)
         winner = list(best.winner)
@@ -132,7 +136,7 @@ class Pool:
         if here.left_early is None:
             return best.left_early
         if best.left_early is None:
-            return torch.zeros(len(self), dtype=torch.bool).index_put((images,), here.left_early)
+            return torch.zeros(len(self), dtype=torch.bool, device="cpu").index_put((images,), here.left_early)
         both = here.left_early & (best.left_early[images] | ~self.examined[images])
         return best.left_early.index_put((images,), both)
 
@@ -169,7 +173,7 @@ class Pool:
         """Write one safetensors file; its name appears only when it is complete."""
         best = self.result
         names = sorted(set(best.winner))
-        codes = torch.tensor([names.index(winner) for winner in best.winner])
+        codes = torch.tensor([names.index(winner) for winner in best.winner], device="cpu")
         tensors = {name: getattr(best, name).contiguous() for name in _TENSORS}
         described = {"threat": best.threat, "topk": best.topk, "eps": best.eps, "quantize": best.quantize}
         tensors |= {name: getattr(best, name) for name in _NOTED if getattr(best, name) is not None}
@@ -255,12 +259,14 @@ def pooled(results: Iterable[AttackResult]) -> AttackResult:
 
 def _nothing(images: int, like: AttackResult) -> AttackResult:
     return AttackResult(
-        distance=torch.full((images,), torch.inf, dtype=like.distance.dtype),
+        distance=torch.full((images,), torch.inf, dtype=like.distance.dtype, device="cpu"),
         # Not a number, so that nobody takes the place of an image that was never attacked for a black image.
-        adversarial=torch.full((images, *like.adversarial.shape[1:]), torch.nan, dtype=like.adversarial.dtype),
+        adversarial=torch.full(
+            (images, *like.adversarial.shape[1:]), torch.nan, dtype=like.adversarial.dtype, device="cpu"
+        ),
         winner=("",) * images,
-        forwards=torch.zeros(images, dtype=torch.int64),
-        backwards=torch.zeros(images, dtype=torch.int64),
+        forwards=torch.zeros(images, dtype=torch.int64, device="cpu"),
+        backwards=torch.zeros(images, dtype=torch.int64, device="cpu"),
         threat=like.threat,
         topk=like.topk,
         eps=like.eps,

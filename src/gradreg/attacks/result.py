@@ -171,7 +171,7 @@ class AttackResult(Shown, Recorded):
             "attack",
             {**facts, "left_out": self.left_out},
             {
-                "index": Column("Position among the images that were attacked.", torch.arange(len(self))),
+                "index": Column("Position among the images that were attacked.", torch.arange(len(self), device="cpu")),
                 "distance": Column(
                     "Distance of the nearest adversarial image found, in the norm `threat`; 0: misclassified as it is.",
                     self.distance,

@@ -42,7 +42,7 @@ class Calibration:
     """Those among them that the attacks did not break; they count as infinitely far."""
     about: str = ""
     """What the bounds were estimated with; other bounds are not divided by these scales."""
-    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64), compare=False)
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64, device="cpu"), compare=False)
     """Fingerprints of the calibration images, which must not be those bounded."""
 
 

@@ -35,7 +35,7 @@ _UNSAVED = "geometry"
 
 
 def _nothing() -> Tensor:
-    return torch.zeros(0)
+    return torch.zeros(0, device="cpu")
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +61,7 @@ class Regularity(Shown):
     blocks: Natural = 0
     seed: Natural = 0
     flags: tuple[str, ...] = ()
-    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    keys: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64, device="cpu"))
     """Fingerprints of the images it was estimated on."""
     shape: Tensor = field(default_factory=_nothing)
     """ξ of the fits: of L, then of ω at each radius."""

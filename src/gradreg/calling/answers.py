@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.objects import Must
+from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, words_of
 
 MODEL = Must("an nn.Module or a function from images to logits", ModelError)
@@ -25,7 +26,8 @@ def answer(model: Model, x: Tensor, output: Output | None = None) -> Tensor:
     input that is not a leaf. What a model returns without a gradient may be memory that its next answer overwrites, or
     a tensor of inference mode, which autograd cannot use: it is copied too.
     """
-    with torch.set_grad_enabled(torch.is_grad_enabled()):  # which the model may switch off and leave so
+    # The model may switch gradients off and leave them so.
+    with torch.set_grad_enabled(torch.is_grad_enabled()), callers_default():
         logits = read(_returned(model, x), output)
     return logits if logits.requires_grad else logits.clone()
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from gradreg.calling.known import Known
+from gradreg.defaults import callers_default
 from gradreg.errors import ModelError
 
 
@@ -13,7 +14,8 @@ from gradreg.errors import ModelError
 def differentiating() -> Iterator[None]:
     """One sentence for a kind of checkpointing that cannot be differentiated with respect to the images alone."""
     try:
-        yield
+        with callers_default():
+            yield
     except RuntimeError as error:
         if "use_reentrant=True" not in str(error):
             raise

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import Range
+from gradreg.defaults import host_by_default
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 # These are checked where they are used, with limits and by words that fit.
@@ -34,10 +35,11 @@ def validated(function: _F) -> _F:
             given = signature.bind(*args, **keywords)
         except TypeError:
             return function(*args, **keywords)  # Python's own words for an argument that is missing, unknown or twice
-        for name, hint in hints().items():
-            if name in given.arguments and signature.parameters[name].kind not in _SEVERAL:
-                given.arguments[name] = conform(name, given.arguments[name], hint)
-        return function(*given.args, **given.kwargs)
+        with host_by_default():
+            for name, hint in hints().items():
+                if name in given.arguments and signature.parameters[name].kind not in _SEVERAL:
+                    given.arguments[name] = conform(name, given.arguments[name], hint)
+            return function(*given.args, **given.kwargs)
 
     return cast(_F, checked)
 

@@ -100,15 +100,15 @@ def check_positions(name: str, value: Any, images: int) -> Tensor:
 def check_index(name: str, value: Any, images: int) -> Tensor:
     """Positions of images as an int64 tensor, of a slice, a list of whole numbers, an array or a tensor."""
     if isinstance(value, slice):
-        return torch.arange(images)[value]
+        return torch.arange(images, device="cpu")[value]
     if isinstance(value, list | tuple | range):
-        value = torch.tensor([check_integer(name, each) for each in value], dtype=torch.int64)
+        value = torch.tensor([check_integer(name, each) for each in value], dtype=torch.int64, device="cpu")
     return check_positions(name, value if isinstance(value, Tensor) else _as_tensor(value), images)
 
 
 def _as_tensor(value: Any) -> Any:
     """An array of NumPy's as a tensor; anything else as it is."""
-    return torch.as_tensor(value) if type(value).__module__ == "numpy" and value.ndim == 1 else value
+    return torch.as_tensor(value, device="cpu") if type(value).__module__ == "numpy" and value.ndim == 1 else value
 
 
 def on_host(tensor: Tensor) -> bool:

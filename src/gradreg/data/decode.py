@@ -73,7 +73,7 @@ class Decoder(Dataset[Tensor | str]):
     rectangular: bool = False
 
     def __getitems__(self, keys: list[tuple[str, int]]) -> Tensor | str:
-        batch = torch.empty((len(keys), 3, self.size, self.size), dtype=torch.uint8)
+        batch = torch.empty((len(keys), 3, self.size, self.size), dtype=torch.uint8, device="cpu")
         for row, (path, position) in enumerate(keys):
             try:
                 pixels = torch.from_numpy(np.array(self.view(path, position))).permute(2, 0, 1)

@@ -91,7 +91,7 @@ def listing(part: Path) -> ImageFolder:
             raise DataError(f"The class folder {part / name} holds no images ({', '.join(SUFFIXES)}).")
         paths += files
         labels += [label] * len(files)
-    return ImageFolder(tuple(paths), torch.tensor(labels), classes, source=str(part))
+    return ImageFolder(tuple(paths), torch.tensor(labels, device="cpu"), classes, source=str(part))
 
 
 def _is_class(entry: os.DirEntry[str]) -> bool:

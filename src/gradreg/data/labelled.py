@@ -49,7 +49,9 @@ def load(root: Path, table: Path) -> tuple[ImageFolder, ImageFolder]:
         labels.append(row[label].strip())
         parts.append("" if part is None else row[part].strip().lower())
     classes = tuple(sorted(set(labels), key=_order))
-    whole = ImageFolder(tuple(paths), torch.tensor([classes.index(each) for each in labels]), classes, str(root))
+    whole = ImageFolder(
+        tuple(paths), torch.tensor([classes.index(each) for each in labels], device="cpu"), classes, str(root)
+    )
     if part is None:
         return whole.split(max(1, len(whole) // TEST_SHARE), SPLIT_SEED)
     held = [row for row, name in enumerate(parts) if name in _OF_TEST]

@@ -20,7 +20,7 @@ def holdout(count: int, n: int, seed: int, source: str) -> tuple[Tensor, Tensor]
     seed = check_integer("seed", seed, least=0)
     what = f"held_out, the number of held-out images of {source},"
     n = check_integer(what, n, least=1, most=count - 1, error=DataError)
-    shuffled = torch.randperm(count, generator=generator("holdout", seed))
+    shuffled = torch.randperm(count, generator=generator("holdout", seed), device="cpu")
     return shuffled[n:].sort().values, shuffled[:n].sort().values
 
 
@@ -65,8 +65,8 @@ class Order:
     def epoch(self, epoch: int) -> Tensor:
         """All positions, in the order of this epoch."""
         if not self.shuffle:
-            return torch.arange(self.count)
-        return torch.randperm(self.count, generator=generator("order", self.seed, epoch))
+            return torch.arange(self.count, device="cpu")
+        return torch.randperm(self.count, generator=generator("order", self.seed, epoch), device="cpu")
 
     def share(self, size: int) -> slice:
         """Which part of a joint batch of `size` images belongs to this process."""

@@ -38,6 +38,9 @@ class Rows(Protocol):
     def __getitem__(self, position: int, /) -> Any: ...
 
 
+_DIVIDED_TWICE = float(np.float32(1) / np.float32(255))
+
+
 def pair(entry: Any, what: str = "The data") -> tuple[Any, Any]:
     """The images and the labels of a batch, or those of one image."""
     if isinstance(entry, Mapping):
@@ -135,7 +138,7 @@ def labels(y: Any) -> Tensor:
 
 def check_bytes(x: Tensor) -> Tensor:
     """Refuse images that were bytes of 0 and 1: masks or binary pictures, which would be nearly black."""
-    if x.numel() and x.dtype == torch.float32 and float(x.max()) == float(torch.tensor(1.0) / 255) and not x.min() < 0:
+    if x.numel() and x.dtype == torch.float32 and float(x.max()) == _DIVIDED_TWICE and not x.min() < 0:
         raise DataError(
             "The images of the data must be bytes from 0 to 255, or floats; got whole numbers from 0 to 1, of which 1 "
             "would be nearly black: pass floats, or multiply them by 255."

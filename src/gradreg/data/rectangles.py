@@ -38,7 +38,9 @@ class RectangularBatches(FolderBatches):
             with opened(path) as image:
                 found.setdefault(rectangle(*image.size, self.size), []).append(position)
         shapes = sorted(found, key=lambda shape: shape[0] / shape[1])
-        return [part for shape in shapes for part in torch.tensor(found[shape]).split(self.order.joint_size)]
+        return [
+            part for shape in shapes for part in torch.tensor(found[shape], device="cpu").split(self.order.joint_size)
+        ]
 
     def decoder(self) -> Decoder:
         return replace(super().decoder(), rectangular=True)

@@ -110,8 +110,8 @@ def _check_fresh(at: str, found: FreshDraws, n: int) -> None:
 
 def _check_gallery(at: str, found: Gallery, n: int, data: TestSet) -> None:
     shown = len(found.rows)
-    check_whole(f"{at}.rows", torch.tensor(found.rows, dtype=torch.int64), shown, 0, n - 1)
-    answers = torch.tensor(found.prediction, dtype=torch.int64)
+    check_whole(f"{at}.rows", torch.tensor(found.rows, dtype=torch.int64, device="cpu"), shown, 0, n - 1)
+    answers = torch.tensor(found.prediction, dtype=torch.int64, device="cpu")
     check_whole(f"{at}.prediction", answers, shown, 0, len(data.classes) - 1)
     check_pixels(f"{at}.clean", found.clean, shown, data.shape)
     check_pixels(f"{at}.adversarial", found.adversarial, shown, data.shape)

@@ -66,7 +66,7 @@ class Inputs:
 
 def select(total: int, images: int, seed: int) -> Tensor:
     """The first positions of one permutation of the test set, so a larger selection contains every smaller one."""
-    return torch.randperm(total, generator=generator("evaluation", seed))[:images]
+    return torch.randperm(total, generator=generator("evaluation", seed), device="cpu")[:images]
 
 
 def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) -> Inputs:
@@ -116,13 +116,13 @@ def _calibration(data: Data, options: EvaluationOptions) -> Calibration:
     images = options.calibration_images
     part = data.train if isinstance(data, DataSet) else data
     if isinstance(part, Images | ImageFolder):
-        index = torch.randperm(len(part), generator=generator("calibration", options.seed))[:images]
+        index = torch.randperm(len(part), generator=generator("calibration", options.seed), device="cpu")[:images]
         if isinstance(part, ImageFolder):
             # Identified by position, so that no file is decoded before it is needed.
             return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
         x, y = part.floats(index), part.labels[index]
     elif pairs.is_rows(part):
-        index = torch.randperm(len(part), generator=generator("calibration", options.seed))[:images]
+        index = torch.randperm(len(part), generator=generator("calibration", options.seed), device="cpu")[:images]
         x, y = _checked(*pairs.rows(part, index.tolist()))
     else:
         x, y = (values[:images] for values in _pairs(part))

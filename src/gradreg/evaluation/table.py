@@ -134,8 +134,8 @@ def _column(cells: Sequence[str], kind: str) -> Column:
         raise DataError(f"The type of a column must be one of {', '.join(_TYPES)}; got {kind[:40]!r}.")
     dtype = _TYPES[kind]
     if dtype.is_floating_point:
-        return torch.tensor([float(cell) for cell in cells], dtype=torch.float64).to(dtype)
+        return torch.tensor([float(cell) for cell in cells], dtype=torch.float64, device="cpu").to(dtype)
     numbers = [int(cell) for cell in cells]
     if dtype == torch.bool and not set(numbers) <= {0, 1}:
         raise DataError("A truth value must be 0 or 1 in the table.")
-    return torch.tensor(numbers, dtype=dtype)
+    return torch.tensor(numbers, dtype=dtype, device="cpu")

@@ -38,6 +38,8 @@ class Normalize(nn.Module):
 
     def extra_repr(self) -> str:
         """The numbers, as `print(model)` shows them."""
+        if self.mean.is_meta:
+            return "on the meta device"
         mean, std = ([round(v, 6) for v in column.flatten().tolist()] for column in (self.mean, self.std))
         return f"mean={mean}, std={std}"
 

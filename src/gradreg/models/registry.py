@@ -18,6 +18,7 @@ from torch import nn
 
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
+from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, did_you_mean
 from gradreg.models.checks import unknown
 from gradreg.models.compact import compact
@@ -104,7 +105,8 @@ def _call(name: str, function: Callable[..., object], options: dict[str, Any]) -
     around = _normalisation(function, options)
     options = {option: value for option, value in options.items() if option not in around}
     _check_options(name, function, options)
-    model = function(**options)
+    with callers_default():
+        model = function(**options)
     if not isinstance(model, nn.Module):
         raise ModelError(f"Model {name!r} must return a torch.nn.Module; got {type(model).__name__}.")
     return normalised(model, **around) if around else model

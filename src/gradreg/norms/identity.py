@@ -64,7 +64,7 @@ def probe(threat: _Measures, like: Tensor) -> tuple[float, ...]:
     for method in ("norm", "dual_norm"):
         check_function(f"threat.{method}", getattr(threat, method, None), Must("a method of a norm"))
     source = torch.Generator().manual_seed(0)
-    images = torch.randn((_PROBES, *like.shape[1:]), generator=source, dtype=torch.float64)
+    images = torch.randn((_PROBES, *like.shape[1:]), generator=source, dtype=torch.float64, device="cpu")
     # Not every accelerator computes in double precision.
     images = images.to(like.device, torch.float32 if like.device.type == "mps" else torch.float64)
     measured = torch.cat([threat.norm(images), threat.dual_norm(images)])

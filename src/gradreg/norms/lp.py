@@ -144,7 +144,7 @@ class L1(Threat, name="l1"):
         return self._spread(like, radius, generator, slack)
 
     def sample_surface(self, like: Tensor, radius: Radius, generator: torch.Generator) -> Tensor:
-        return self._spread(like, radius, generator, torch.zeros(()))
+        return self._spread(like, radius, generator, torch.zeros((), device="cpu"))
 
     def _spread(self, like: Tensor, radius: Radius, generator: torch.Generator, slack: Tensor) -> Tensor:
         exponential = -torch.log1p(-uniform(like, generator))

@@ -21,7 +21,7 @@ def robust_at(distance: Tensor, eps: float) -> Tensor:
     misclassified image has distance 0 and is robust nowhere.
     """
     distance = check_column("distance", distance, least=0)
-    return distance > torch.tensor(check_number("eps", eps, least=0), dtype=distance.dtype)
+    return distance > torch.tensor(check_number("eps", eps, least=0), dtype=distance.dtype, device="cpu")
 
 
 def usual(radii: tuple[float, ...]) -> float:
@@ -52,7 +52,7 @@ def reach_of(threat: Threat, like: Tensor) -> float:
 def _typical(threat: Threat, like: Tensor) -> float:
     """The mean norm of random directions of l2 length 1."""
     source = torch.Generator().manual_seed(0)
-    directions = torch.randn((_DIRECTIONS, *like.shape[1:]), generator=source)
+    directions = torch.randn((_DIRECTIONS, *like.shape[1:]), generator=source, device="cpu")
     directions = L2().ascent(directions).to(like.device)
     return float(threat.norm(directions).double().mean())
 

@@ -32,9 +32,9 @@ def per_image(values: float | Tensor, like: Tensor) -> Tensor:
 def check_parameter(name: str, value: Any) -> Tensor:
     """Numbers of a norm, as a tensor in double precision on the CPU: at least one, all finite, none beyond float32."""
     try:
-        found = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
+        found = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        found = torch.zeros(0)
+        found = torch.zeros(0, device="cpu")
     size = found.abs()
     if not found.numel() or not bool((size <= _LARGEST).all()) or bool(((size > 0) & (size < _SMALLEST)).any()):
         raise ConfigError(f"{name} must be finite numbers that float32 can hold; got {shown(value)}.")

@@ -13,6 +13,7 @@ from gradreg.calling.answers import Output, answer, check_logits
 from gradreg.calling.targets import Target, check_losses
 from gradreg.checks.objects import check_function
 from gradreg.config.fractions import radius_name
+from gradreg.defaults import callers_default
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, threat
 from gradreg.penalty.passes import BatchNormMode, Calls, Criterion, needs_classes
@@ -45,7 +46,7 @@ class Draws:
 
     def number(self, stream: str) -> float:
         """One number for the step, uniform in [-1, 1), the same in every process."""
-        return 2 * torch.rand((), generator=generator(stream, *self.key)).item() - 1
+        return 2 * torch.rand((), generator=generator(stream, *self.key), device="cpu").item() - 1
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ class Moment:
         """One loss per image."""
         if needs_classes(self.criterion, y):
             check_logits(logits, len(logits) if logits.ndim else 0)
-        return check_losses(self.criterion(logits, y), len(logits))
+        with callers_default():
+            losses = self.criterion(logits, y)
+        return check_losses(losses, len(logits))
 
     def calls(self, model: nn.Module, bn: BatchNormMode) -> Calls:
         """The model and the criterion as attacks of a training step call them."""

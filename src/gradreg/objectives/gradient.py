@@ -10,6 +10,7 @@ from gradreg.calling.targets import Target
 from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Count, Natural, NotNegative, Positive, Range, UpTo1, require
 from gradreg.config.fractions import radius_name
+from gradreg.defaults import on_the_host
 from gradreg.norms import Threat, ThreatName, threat
 from gradreg.objectives.asked import asked
 from gradreg.objectives.base import Moment, Outcome, ball
@@ -59,6 +60,7 @@ class Gradient:
     h_jitter: Annotated[float, Range(least=0, below=1, usual="a fraction of h")] = 0.0
     jitter: Literal["image", "step"] = "image"
 
+    @on_the_host
     def __post_init__(self) -> None:
         check_fields(self)
         threat(self.threat)

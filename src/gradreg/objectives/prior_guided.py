@@ -80,4 +80,4 @@ class PriorGuided:
 
 def _clear(kept: dict[str, Tensor], step: int) -> None:
     kept["prior_gradient"], kept["prior_total"] = torch.zeros_like(kept["prior"]), kept["prior"].new_zeros(())
-    kept["prior_step"] = torch.tensor(step)
+    kept["prior_step"] = torch.tensor(step, device="cpu")

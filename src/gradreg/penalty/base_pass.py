@@ -43,7 +43,7 @@ def pass_at_base(
         part = calls.record(x, y, begun)
         return Base(part.losses.mean(), part.logits, part, 1 / size)
 
-    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0))
+    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0), device="cpu")
     shuffled = shuffled.to(x.device, non_blocking=True)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
@@ -77,5 +77,5 @@ def noisy(x: Tensor, noise: float | Tensor, geometry: Threat) -> Tensor:
     """x + n: n as it is given, or uniform in the ball of that radius, by torch's global stream as dropout draws."""
     if isinstance(noise, Tensor):
         return x + noise.to(x)
-    source = torch.Generator(x.device).manual_seed(int(torch.randint(2**62, ())))
+    source = torch.Generator(x.device).manual_seed(int(torch.randint(2**62, (), device="cpu")))
     return x + geometry.sample(x, noise, source)

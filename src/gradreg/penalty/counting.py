@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from gradreg.calling.targets import Target
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
+from gradreg.defaults import on_the_host
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat
@@ -32,6 +33,7 @@ class GradientPenalty:
     `load_state_dict` carry the count through a checkpoint.
     """
 
+    @on_the_host
     def __init__(self, **options: Any) -> None:
         if "step" in options:
             raise ConfigError("GradientPenalty counts its own steps; leave step= out, or use regularized_loss.")

@@ -16,6 +16,7 @@ from torch import Tensor
 from gradreg.calling.answers import MODEL, Output
 from gradreg.calling.targets import Target, tracked
 from gradreg.checks.objects import check_function
+from gradreg.defaults import on_the_host
 from gradreg.display.numbers import significant
 from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.losses import cross_entropy
@@ -93,6 +94,7 @@ class RegularizedLoss(Shown):
         torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
 
 
+@on_the_host
 def regularized_loss(
     model: Model,
     x: Tensor,

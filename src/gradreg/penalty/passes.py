@@ -23,6 +23,7 @@ from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
 from gradreg.calling.targets import Target, check_losses
 from gradreg.checks.scalars import shown
+from gradreg.defaults import callers_default
 from gradreg.errors import ConfigError, ModelError
 from gradreg.losses import cross_entropy
 from gradreg.precision import at_least_single
@@ -134,7 +135,8 @@ class Calls:
             logits = answer(self.model, x, self.output)
             if needs_classes(self.criterion, y):
                 check_logits(logits, len(x))
-            losses = self.criterion(logits, y)
+            with callers_default():
+                losses = self.criterion(logits, y)
         return check_losses(losses, len(x)), logits
 
     def record(self, x: Tensor, y: Target, begun: Moment | None = None) -> Pass:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gradreg.calling.targets import at
 from gradreg.calling.values import changed
+from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, PrecisionError, warn
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Calls, Pass, needs_classes
@@ -134,7 +135,7 @@ def _mixes_images(calls: Calls, part: Pass) -> bool:
     """Whether the criterion's loss of the first image depends on the other images of the batch."""
     if len(part.at) < 2 or needs_classes(calls.criterion, part.y):
         return False
-    with torch.no_grad(), part.begun.replayed():
+    with torch.no_grad(), part.begun.replayed(), callers_default():
         try:
             alone = calls.criterion(part.logits.detach()[:1], at(part.y, slice(0, 1)))
         except Exception:  # of somebody's criterion, which may need a whole batch

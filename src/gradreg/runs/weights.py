@@ -33,6 +33,11 @@ def load_weights(network: nn.Module, tensors: Mapping[str, Tensor], source: obje
     """Load weights that fit; those that are NaN or infinite where a fresh network's are not are refused."""
     check_fit(network, tensors, source, remedy)
     fresh = network.state_dict()
+    if any(isinstance(value, Tensor) and value.is_meta for value in fresh.values()):
+        raise ModelError(
+            f"{source} cannot be loaded into a network on the meta device, which holds no values: build it elsewhere, "
+            "without torch.device('meta')."
+        )
     for name, found in tensors.items():
         if found.is_floating_point():
             lazy = is_lazy(fresh[name])

@@ -75,7 +75,7 @@ class Certificates(Shown, Recorded):
     settings: Settings
     images: str
     """Fingerprint of the whole set of images."""
-    frequency: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    frequency: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64, device="cpu"))
     """How often noisy images were given the class: p_A, estimated. Empty in files of before it was kept."""
 
     kind = "probabilistic"

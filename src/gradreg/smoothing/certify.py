@@ -204,7 +204,7 @@ def _check_counts(tensors: Mapping[str, Tensor], n: int, sizes: tuple[int, ...],
     tops = {"guess": classes - 1, "stages": len(sizes), "hits": sizes[-1], "best": None, "done": 1}
     for name in _COUNTS:
         check_whole(name, tensors[name], n, -1 if name in ("guess", "best") else 0, tops[name])
-    drawn = torch.tensor((0, *sizes))[tensors["stages"]]
+    drawn = torch.tensor((0, *sizes), device="cpu")[tensors["stages"]]
     if bool((tensors["hits"] > drawn).any()):
         raise DataError("hits must be at most the samples drawn.")
     if bool(((tensors["done"] == 1) & ((tensors["stages"] == 0) | (tensors["guess"] < 0))).any()):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import shown
+from gradreg.defaults import callers_default
 from gradreg.errors import ConfigError
 
 
@@ -124,7 +125,8 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
     """A callback may put the network into another mode and leave gradients behind; training does not notice."""
     modes = [(module, module.training) for module in model.modules()]
     try:
-        yield
+        with callers_default():
+            yield
     finally:
         for module, training in modes:
             module.training = training

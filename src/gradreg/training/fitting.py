@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from gradreg.calling.answers import Output
-from gradreg.calling.asking import check_weights
+from gradreg.calling.asking import check_weights, precision
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
 from gradreg.config import tables
@@ -112,7 +112,10 @@ def fit(
             "The model comes from torch.export, where it cannot be trained: fit the model it was made of."
         )
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
-        source = Source([Loaders(0, *_loaders(data, chosen, held_out, augment, processes))], chosen.seed, weight.device)
+        parts = [Loaders(0, *_loaders(data, chosen, held_out, augment, processes))]
+        # Nobody can cast the images of a file; a model in half precision knows what to do with those in single.
+        kind = torch.float64 if precision(model) == torch.float64 else None
+        source = Source(parts, chosen.seed, weight.device, kind)
         if run is not None:
             return _run(model, source, chosen, _recipe(chosen), processes, Path(run), resume, listeners, measure)
         with TemporaryDirectory() as folder:
@@ -135,7 +138,9 @@ def train(
         model_table = complete(config.model, shape.classes, shape.channels)
         reseed(config.seed)
         options = {key: value for key, value in model_table.items() if key != "name"}
-        model = build(model_table["name"], **options).to(processes.device)
+        model = build(model_table["name"], **options)
+        check_weights(model, lazy=True)
+        model = model.to(processes.device)
         table = _recipe(replace(config, model=model_table))
         return _run(model, source, config, table, processes, run, resume, Listeners(console), Measure())
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from gradreg.calling.answers import Output, answer
 from gradreg.calling.targets import SOFT, Target, check_losses, labels_in
 from gradreg.checks.scalars import shown
+from gradreg.defaults import callers_default
 from gradreg.errors import ConfigError
 from gradreg.losses import cross_entropy, misclassified
 from gradreg.penalty.passes import Criterion
@@ -36,7 +37,9 @@ class Measure:
 
     def losses(self, logits: Tensor, y: Target) -> Tensor:
         """One loss per image."""
-        return check_losses(self.criterion(logits, y), len(logits))
+        with callers_default():
+            losses = self.criterion(logits, y)
+        return check_losses(losses, len(logits))
 
     def right(self, logits: Tensor, y: Target) -> Tensor:
         """How right each image is, from 0 to 1: the score, or 1 where the label is strictly ahead."""

@@ -14,6 +14,7 @@ from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs
 from gradreg.data.pairs import batch, pair, targets
 from gradreg.data.tensors import Tensors
+from gradreg.defaults import callers_default
 from gradreg.errors import ConfigError, DataError
 from gradreg.processes import Processes
 from gradreg.randomness import generator
@@ -42,8 +43,11 @@ class Loaders:
 class Source:
     """Batches by epoch and position. Skipping batches is free with gradreg's loaders; other loaders are iterated."""
 
-    def __init__(self, parts: Sequence[Loaders], seed: int, device: torch.device) -> None:
-        self.parts, self.seed, self.device = parts, seed, device
+    def __init__(
+        self, parts: Sequence[Loaders], seed: int, device: torch.device, kind: torch.dtype | None = None
+    ) -> None:
+        """`kind`: what images are cast to; as they are by default."""
+        self.parts, self.seed, self.device, self.kind = parts, seed, device, kind
         for part in parts:
             if not isinstance(part.train, Sized) or len(part.train) == 0:
                 given = "no batches" if isinstance(part.train, Sized) else f"a {type(part.train).__name__} without one"
@@ -83,7 +87,7 @@ class Source:
     def _moved(self, entry: object) -> Batch:
         """The images and targets of a batch, a pair or a mapping, on the device."""
         x, y = pair(entry, "A loader")
-        return batch(x).to(self.device, non_blocking=True), targets(y, self.device)
+        return batch(x).to(self.device, self.kind, non_blocking=True), targets(y, self.device)
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]
@@ -91,11 +95,13 @@ class Source:
     def _seeded(self, loader: Iterable[Batch], epoch: int) -> Iterator[Batch]:
         """A loader that draws from the global generators, made a function of (seed, epoch, batch)."""
         reseed(self.seed, epoch)
-        iterator, number = iter(loader), 0
+        with callers_default():
+            iterator, number = iter(loader), 0
         while True:
             reseed(self.seed, epoch, number)
             try:
-                batch = next(iterator)
+                with callers_default():
+                    batch = next(iterator)
             except StopIteration:
                 return
             yield batch

@@ -13,6 +13,7 @@ from gradreg.calling.targets import Target, at
 from gradreg.errors import ConfigError, RunError
 from gradreg.losses import cross_entropy
 from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
+from gradreg.penalty.devices import same_device
 from gradreg.processes import Processes
 from gradreg.runs.settings import Settings
 from gradreg.runs.weights import load_weights
@@ -56,7 +57,8 @@ class Learner:
         for part, (images, labels, draws) in enumerate(self._micro_batches(x, y, key)):
             moment = Moment(number, epoch, draws, self.criterion, self.measure.output, self.memory)
             with self._gradient_sync(part == settings.accumulate - 1):
-                with torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16"):
+                low = torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16")
+                with low, same_device(self.model, images, labels):
                     outcome = settings.objective(self.wrapped_model, images, labels, moment)
                 outcome.backward()
             self._log(outcome, labels if outcome.targets is None else outcome.targets)

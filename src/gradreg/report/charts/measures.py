@@ -93,7 +93,7 @@ def histograms(comparison: Comparison, threat: str, bins: int = 30) -> list[Hist
     found = [(evaluation.subject.name, record.distance) for evaluation, record in comparison.under(threat)]
     finite = [distance[distance.isfinite()].double() for _, distance in found]
     end = max((float(distance.max()) for distance in finite if len(distance)), default=0.0) or 1.0
-    edges = torch.linspace(0, end, bins + 1, dtype=torch.float64)
+    edges = torch.linspace(0, end, bins + 1, dtype=torch.float64, device="cpu")
     return [
         Histogram(
             model,

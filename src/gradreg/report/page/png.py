@@ -19,7 +19,7 @@ def _encode(image: Tensor) -> bytes:
     # Each line is led by its filter, 1: bytes are differences to the pixel on the left, which compress better.
     left = torch.zeros_like(pixels)
     left[:, channels:] = pixels[:, :-channels]
-    lines = torch.cat([torch.ones(height, 1, dtype=torch.uint8), pixels - left], dim=1)
+    lines = torch.cat([torch.ones(height, 1, dtype=torch.uint8, device="cpu"), pixels - left], dim=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
     body = zlib.compress(bytes(lines.flatten().tolist()), 9)
     return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")

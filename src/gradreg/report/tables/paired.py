@@ -84,4 +84,4 @@ def shared(first: Evaluation, second: Evaluation) -> tuple[Tensor, Tensor]:
 
 def pixels_of(evaluation: Evaluation, rows: Tensor) -> Tensor:
     """What the pixels of these images are known by, where that was kept."""
-    return torch.tensor(evaluation.data.pixels)[rows]
+    return torch.tensor(evaluation.data.pixels, device="cpu")[rows]

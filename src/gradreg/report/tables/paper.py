@@ -210,7 +210,7 @@ def _certified_error(evaluation: Evaluation, smoothed: Smoothed, radius: float) 
 
 def below(bound: torch.Tensor, radius: float) -> torch.Tensor:
     """In the precision of the bounds: one of 0.1 in single precision is not below 0.1."""
-    return bound < torch.tensor(radius, dtype=bound.dtype)
+    return bound < torch.tensor(radius, dtype=bound.dtype, device="cpu")
 
 
 def _bounded(comparison: Comparison) -> list[tuple[Evaluation, Bounded]]:
