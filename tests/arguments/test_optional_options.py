@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import status
 from gradreg.cli.arguments import parse
 from gradreg.cli.diagnose import Diagnose
 
@@ -38,3 +39,21 @@ def test_help_shows_the_value_alone(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert "--eps FLOAT" in said
     assert "None" not in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("evaluate cifar10-l2 --attack quick", "evaluate takes no '--attack' (did you mean '--attacks'?): see gradreg"),
+        ("evaluate cifar10-l2 --batchsize=3", "takes no '--batchsize' (did you mean '--batch-size'?)"),
+        ("evaluate cifar10-l2 another", "gradreg evaluate takes no 'another': see gradreg evaluate --help."),
+        ("data resize from to --size 64 --sise 3", "takes no '--sise' (did you mean '--size'?)"),
+        ("evaluat cifar10-l2", "There is no command 'evaluat' (did you mean 'evaluate'?); gradreg has demo, models,"),
+        ("--nonsense", "There is no command '--nonsense'; gradreg has"),
+    ],
+)
+def test_unknown_options_and_commands_are_one_line(typed: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(typed.split()) == 2
+    found = capsys.readouterr().err
+    assert said in found
+    assert found.count("\n") == 1

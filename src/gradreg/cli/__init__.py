@@ -47,6 +47,13 @@ def main(arguments: list[str] | None = None) -> None:
             _carry_out(*given)
         elif given == ["--version"]:
             sys.stdout.write(f"gradreg {__version__}\n")
+        elif given and given[0] not in ("-h", "--help"):
+            from gradreg.errors import ConfigError, did_you_mean
+
+            raise ConfigError(
+                f"There is no command {given[0]!r}{did_you_mean(given[0], _COMMANDS)}; gradreg has "
+                f"{', '.join(_COMMANDS)}."
+            )
         else:
             _list(given)
 

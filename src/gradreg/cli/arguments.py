@@ -6,10 +6,10 @@ options dataclass reads both. Numbers may be fractions, such as 8/255.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tyro
 from rich.console import Console
@@ -19,7 +19,7 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Side, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.data.source import choices
-from gradreg.errors import ConfigError
+from gradreg.errors import ConfigError, did_you_mean
 from gradreg.runs.trust import EVERYTHING, are_packages
 
 T = TypeVar("T")
@@ -49,7 +49,21 @@ _PLAIN = (str, int, float, bool, Path, NoneType)
 def parse(command: type[T], prog: str, arguments: list[str] | None) -> T:
     """The command with its arguments."""
     given = None if arguments is None else _with_trust(arguments)
-    return tyro.cli(command, prog=prog, args=given, registry=_REGISTRY)
+    found, unknown = tyro.cli(command, prog=prog, args=given, registry=_REGISTRY, return_unknown_args=True)
+    if unknown:
+        word = unknown[0].partition("=")[0]
+        raise ConfigError(f"{prog} takes no {word!r}{did_you_mean(word, _flags(command))}: see {prog} --help.")
+    return found
+
+
+def _flags(command: Any) -> Iterator[str]:
+    """The options of a command, as they are typed."""
+    hints = get_type_hints(command)
+    for each in fields(command):
+        inner = [part for part in (hints[each.name], *get_args(hints[each.name])) if is_dataclass(part)]
+        yield from (flag for part in inner for flag in _flags(part))
+        if not inner:
+            yield f"--{each.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, kw_only=True)
