@@ -225,7 +225,7 @@ class Classifier(nn.Module):
         """Logits without a gradient, by a forward that is not counted."""
         with torch.no_grad(), self.uncounted():
             logits: Tensor = self(x)
-        return logits
+        return logits.detach()  # a model may return what it kept of an earlier call
 
     def fingerprint(self, x: Tensor) -> str:
         """What the logits depend on: box, normalisation, layers, weights, `output`; and answers to the first images.

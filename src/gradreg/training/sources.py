@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from gradreg.calling.targets import Target
+from gradreg.checks.tensors import check_pixels
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.order import Epochs
 from gradreg.data.pairs import batch, pair, targets
 from gradreg.data.tensors import Tensors
 from gradreg.defaults import callers_default
-from gradreg.errors import ConfigError, DataError
+from gradreg.errors import ConfigError, DataError, warn
 from gradreg.processes import Processes
 from gradreg.randomness import generator
 from gradreg.runs.settings import Config, Settings
@@ -52,6 +53,13 @@ class Source:
             if not isinstance(part.train, Sized) or len(part.train) == 0:
                 given = "no batches" if isinstance(part.train, Sized) else f"a {type(part.train).__name__} without one"
                 raise DataError(f"The training batches must have a length, which schedules need; got {given}.")
+            if isinstance(part.held_out, Sized) and len(part.held_out) == 0:
+                raise DataError("The held-out batches must hold images, which pick the best epoch; got no batches.")
+            if isinstance(part.held_out, Iterator):
+                raise DataError(
+                    "The held-out batches must be there in every epoch; got an iterator, which ends with the first: "
+                    "pass a list of its batches."
+                )
 
     def steps(self, epoch: int) -> int:
         """The number of batches in an epoch."""
@@ -63,31 +71,37 @@ class Source:
         if isinstance(loader, Epochs):
             loader.set_epoch(epoch)
             loader.start(first)
-            found: Iterator[Batch] = iter(loader)
-        else:
-            sampler: Any = getattr(loader, "sampler", None)
-            if hasattr(sampler, "set_epoch"):
-                sampler.set_epoch(epoch)
-            found = islice(self._seeded(loader, epoch), first, None)
-        for entry in found:
-            yield self._moved(entry)
+            yield from map(self._moved, loader)
+            return
+        sampler: Any = getattr(loader, "sampler", None)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        number = first
+        for number, entry in enumerate(islice(self._seeded(loader, epoch), first, None), first + 1):
+            yield self._moved(entry, "The training batches", look=number == first + 1)
+        _check_length(number, self.steps(epoch), nothing=number == first)
 
     def held_out(self, epoch: int, processes: Processes) -> Iterator[_NumberedBatch]:
         """The held-out batches that go with an epoch, with each image's number among all held-out ones."""
         loader, done = self._part(epoch).held_out, 0
         shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
         for entry in loader:
-            x, y = self._moved(entry)
+            x, y = self._moved(entry, "The held-out batches" if shares is None else "", look=done == 0)
             # With a loader that is not gradreg's, each process is assumed to have its own part of the images.
             own = (done + torch.arange(len(x))) * processes.world + processes.rank
             done += len(x)
             numbers = own if shares is None else next(shares)
             yield x, y, numbers
+        if not done and processes.world == 1:
+            raise DataError(f"The held-out batches must hold images in every epoch; got none in epoch {epoch + 1}.")
 
-    def _moved(self, entry: object) -> Batch:
-        """The images and targets of a batch, a pair or a mapping, on the device."""
+    def _moved(self, entry: object, name: str = "", *, look: bool = False) -> Batch:
+        """The images and targets of a batch, a pair or a mapping, on the device; of a user's loader, by its name."""
         x, y = pair(entry, "A loader")
-        return batch(x).to(self.device, self.kind, non_blocking=True), targets(y, self.device)
+        x = batch(x)
+        if name:
+            _check(x, name, look=look)
+        return x.to(self.device, self.kind, non_blocking=True), targets(y, self.device)
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]
@@ -106,6 +120,28 @@ class Source:
                 return
             yield batch
             number += 1
+
+
+def _check(x: Tensor, name: str, *, look: bool) -> None:
+    """Refuse an empty batch; if `look`, also wrong pixels, as far as they are still on the host."""
+    if len(x) == 0:
+        raise DataError(f"{name} must hold one image or more each; got an empty batch of shape {tuple(x.shape)}.")
+    if look:
+        check_pixels(x, f"{name} of fit")
+
+
+def _check_length(number: int, said: int, *, nothing: bool) -> None:
+    """Refuse a user's loader that gives nothing any more, and warn of one that gives another number than it said."""
+    if nothing and number < said:
+        raise DataError(
+            f"The training batches must be {said} in every epoch, which is their length; got none: pass a loader that "
+            "can be iterated again."
+        )
+    if number != said:
+        warn(
+            f"The training batches were {number}, and their length is {said}: schedules of the learning rate and ramps "
+            "go by the length."
+        )
 
 
 def from_config(config: Config, processes: Processes, data_dir: str | None) -> tuple[Source, "_Shape"]:
