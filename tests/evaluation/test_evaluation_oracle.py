@@ -250,7 +250,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "nothing": (
         {"data": (torch.rand(0, 3, 4, 4), torch.zeros(0).long())},
         DataError,
-        "The images of data must be a float batch",
+        "The images of data must hold one image or more; got an empty batch",
     ),
     "range": ({"data": (torch.rand(9, 3, 4, 4) * 255, torch.zeros(9).long())}, DataError, "Pixels run from"),
     "classes": (
