@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from gradreg.config import tables
 from gradreg.errors import ConfigError
-from gradreg.models import build
-from gradreg.models.registry import complete
+from gradreg.models.registry import complete, from_table
 from gradreg.objectives.base import Objective
 from gradreg.runs import Config
 
@@ -75,10 +74,9 @@ def cycle(objective: Objective) -> int:
 def fresh(config: Config, images: int) -> tuple[nn.Module, Tensor, Tensor]:
     """A new network of the recipe in train mode, with a batch of random images and labels, always the same."""
     shape = _set(config).shape
-    options = complete(config.model, CLASSES, shape[0])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = build(options.pop("name"), **options).train()
+        model = from_table(complete(config.model, CLASSES, shape[0])).train()
         return model, torch.rand(images, *shape), torch.arange(images) % CLASSES
 
 

@@ -138,6 +138,20 @@ def one_sentence(source: object, remedy: str) -> Iterator[None]:
         raise DataError(f"{source} is damaged ({type(error).__name__}: {_words(error)}); {remedy}.") from error
 
 
+@contextmanager
+def naming(source: object, otherwise: str) -> Iterator[None]:
+    """Put the file before whatever goes wrong with what it asks for: no damage, perhaps, but a package that is missing.
+
+    An error that is not gradreg's becomes a DataError, in which `otherwise` says what failed.
+    """
+    try:
+        yield
+    except GradregError as error:
+        raise type(error)(str(error) if str(source) in str(error) else f"{source}: {error}") from error
+    except Exception as error:
+        raise DataError(f"{source}: {otherwise} ({type(error).__name__}: {_words(error)}).") from error
+
+
 def _decoded(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-8")

@@ -53,6 +53,7 @@ class Train:
         if not self.resume:
             raise ConfigError("Expected a recipe: `gradreg recipes` lists them. Only --resume can do without.")
         run = RunDirectory(self.run_dir)
+        run.settings()  # what is wrong in the file is not wrong in --set
         return recipes.settled(run.config(), self.set, str(run.folder / CONFIG), self.trust or False)
 
 

@@ -71,6 +71,14 @@ def build(name: str, *, classes: int, **options: Any) -> nn.Module:
         return _call(name, function, {"classes": classes, **options})
 
 
+def from_table(model: Mapping[str, Any]) -> nn.Module:
+    """A fresh model by its whole table, as runs keep it: `name`, `classes` and options."""
+    for needed in ("name", "classes"):
+        if needed not in model:
+            raise ModelError(f"The setting 'model.{needed}' is missing.")
+    return build(**model)
+
+
 def complete(model: Mapping[str, Any], classes: int, channels: int) -> dict[str, Any]:
     """A model's table, as in a recipe, plus `classes`, and `channels` if its function takes that argument."""
     given = {**model}

@@ -22,12 +22,13 @@ from typing import Any
 from torch import Tensor
 
 from gradreg.checks.calls import validated
-from gradreg.config import toml
+from gradreg.config import tables, toml
 from gradreg.errors import ConfigError, RunError
 from gradreg.locks import LOCK, lock
-from gradreg.reading import read_text, read_toml
+from gradreg.reading import naming, read_text, read_toml
 from gradreg.runs import metrics
 from gradreg.runs.checkpoints import Generations, State, read, write
+from gradreg.runs.settings import Config
 from gradreg.storage import checksum
 from gradreg.writing import is_temporary, write_text
 
@@ -70,6 +71,11 @@ class RunDirectory:
         if not path.is_file():
             raise RunError(f"{self.folder} holds no run (there is no {CONFIG}): start one without --resume.")
         return toml.parse(read_toml(path), str(path))
+
+    def settings(self) -> Config:
+        """The recipe as checked settings."""
+        with naming(self.folder / CONFIG, "its settings cannot be read"):
+            return tables.build(Config, self.config())
 
     @cached_property
     def key(self) -> str:

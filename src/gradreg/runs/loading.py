@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from gradreg.checks.calls import validated
 from gradreg.errors import ConfigError, RunError
 from gradreg.models import build
-from gradreg.models.registry import MODELS
-from gradreg.reading import one_sentence
+from gradreg.models.registry import MODELS, from_table
+from gradreg.reading import naming, one_sentence
 from gradreg.runs import files, networks
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.published import Published
@@ -111,10 +111,10 @@ def _built(model: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) 
 
     A built-in one is compared with its weights before memory is taken for it: it can be no larger than they are.
     """
-    name, options = model["name"], {key: value for key, value in model.items() if key != "name"}
-    if name not in MODELS:
-        return build(name, **options)
+    if model["name"] not in MODELS:
+        with naming(path, "its model cannot be built"):
+            return from_table(model)
     with one_sentence(path, "restore the recipe that belongs to the weights"):
         with torch.device("meta"):
-            check_fit(build(name, **options), tensors, "The weights beside it", f"see model in {path}")
-        return build(name, **options)
+            check_fit(from_table(model), tensors, "The weights beside it", f"see model in {path}")
+        return from_table(model)

@@ -13,22 +13,20 @@ from torch import nn
 
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
-from gradreg.checks.scalars import Side
-from gradreg.config import tables, toml
+from gradreg.checks.scalars import Side, shown
+from gradreg.config import toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
-from gradreg.errors import ConfigError, ModelError
-from gradreg.models import build
+from gradreg.errors import ConfigError, ModelError, RunError
 from gradreg.models.hugging_face import Logits
 from gradreg.models.normalize import Statistics
 from gradreg.models.preprocessing import Resize
-from gradreg.models.registry import LIBRARIES, MODELS, complete
+from gradreg.models.registry import LIBRARIES, MODELS, complete, from_table
 from gradreg.processes import joined
 from gradreg.runs import files, networks
 from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.published import Published
-from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, check_fits, parameters
 from gradreg.runs.trust import Trust, trusted_packages
 
@@ -118,8 +116,7 @@ def _from_run(
     if which not in ("best", "last"):
         raise ModelError(f"{model} must be best{SUFFIX} or last{SUFFIX} of the run; got a training checkpoint.")
     network = load(run.folder, which, trust=trust)  # type: ignore[arg-type]
-    recipe = run.config()
-    config = tables.build(Config, recipe)
+    recipe, config = run.config(), run.settings()
     last = config.during(config.epochs - 1)
     found = load_data(data or config.data, data_dir)
     if last.size is not None:
@@ -132,12 +129,15 @@ def _from_run(
 def with_training(subject: Subject, run: RunDirectory, recipe: Mapping[str, Any]) -> Subject:
     """The subject with the objective, recipe and cost of its training."""
     objective = recipe.get("objective", "undefended")
+    name = objective.get("name") if isinstance(objective, Mapping) else objective
+    if not isinstance(name, str):
+        raise RunError(f"{run.folder / CONFIG} is damaged: objective must have a name; got {shown(objective)}.")
     metrics = run.metrics()
     last = metrics[-1] if metrics else {}
     hours = last.get("hours")
     return replace(
         subject,
-        objective=str(objective if isinstance(objective, str) else objective["name"]),
+        objective=name,
         recipe=recipe,
         epochs=last.get("epoch"),
         hours=None if hours is None else float(hours),
@@ -214,7 +214,7 @@ def _build(name: str, options: dict[str, Any], data: DataSet) -> nn.Module:
     channels = data.train.pixels.shape[1] if isinstance(data.train, Images) else 3
     table = complete({"name": name, **options}, len(data.classes), channels)
     with torch.random.fork_rng():
-        return build(table.pop("name"), **table)
+        return from_table(table)
 
 
 def _run_of(path: Path) -> RunDirectory | None:

@@ -24,12 +24,12 @@ from gradreg.data.rows import images_of
 from gradreg.data.tensors import Tensors
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.losses import cross_entropy
-from gradreg.models import build
-from gradreg.models.registry import complete
+from gradreg.models.registry import complete, from_table
 from gradreg.objectives import Objective
 from gradreg.penalty.passes import Criterion
 from gradreg.processes import Processes, joined
-from gradreg.runs.directory import RunDirectory
+from gradreg.reading import naming
+from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.settings import Config, Settings
 from gradreg.storage import check_storable
 from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
@@ -135,10 +135,10 @@ def train(
     with joined(config.device) as processes, _preserve_random_state(processes):
         config = found_out(config, str(data_dir) if data_dir else None)
         source, shape = from_config(config, processes, str(data_dir) if data_dir else None)
-        model_table = complete(config.model, shape.classes, shape.channels)
-        reseed(config.seed)
-        options = {key: value for key, value in model_table.items() if key != "name"}
-        model = build(model_table["name"], **options)
+        with naming(run / CONFIG, "its model cannot be built") if resume else nullcontext():
+            model_table = complete(config.model, shape.classes, shape.channels)
+            reseed(config.seed)
+            model = from_table(model_table)
         check_weights(model, lazy=True)
         model = model.to(processes.device)
         table = _recipe(replace(config, model=model_table))

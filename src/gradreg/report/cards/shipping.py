@@ -15,7 +15,7 @@ from torch import nn
 from gradreg import evaluation as evaluations
 from gradreg.calling.contents import asks_functions
 from gradreg.classifier import Classifier
-from gradreg.config import tables, toml
+from gradreg.config import toml
 from gradreg.errors import ConfigError, DataError
 from gradreg.evaluation import Evaluation
 from gradreg.evaluation.files import STATE
@@ -30,7 +30,6 @@ from gradreg.runs.directory import MACHINE, RunDirectory
 from gradreg.runs.loading import load
 from gradreg.runs.networks import CARD, CONFIG, CURVE, ENTRIES, FILES, METRICS, home, resolve
 from gradreg.runs.opening import open_model, with_training
-from gradreg.runs.settings import Config
 from gradreg.runs.subject import Subject, parameters
 from gradreg.runs.trust import Trust
 from gradreg.writing import is_temporary, replacing
@@ -157,7 +156,7 @@ def _open(run: Path, trust: Trust) -> _Trained:
 
 
 def _check_recipe(found: _Trained, record: Evaluation, place: Path) -> None:
-    data = tables.build(Config, found.recipe).data
+    data = found.run.settings().data
     if _portable(record.data.name) != _portable(data):
         raise ConfigError(
             f"{place} must be an evaluation on {data}, which the network was trained on; got {record.data.name}."
