@@ -130,6 +130,13 @@ class Contest:
         return missed
 
     @property
+    def note(self) -> str:
+        """Why it is not held."""
+        if self.verdict == NOT_YET:
+            return self.lacking
+        return f"in {' and '.join(self.shortfalls)}" if self.verdict == MISSED else ""
+
+    @property
     def lacking(self) -> str:
         """Why nothing is shown yet."""
         names = (f"{self.kind}-{self.goal.method}", f"{self.kind}-at")
@@ -204,7 +211,7 @@ def _line(goal: Goal, found: Iterable[Contest]) -> str:
 
 def _cells(contest: Contest) -> tuple[Cell, ...]:
     ours, theirs = contest.ours, contest.theirs
-    what = Cell(contest.verdict, None, contest.lacking if contest.verdict == NOT_YET else "")
+    what = Cell(contest.verdict, None, contest.note)
     figures: list[Cell] = []
     for kind in ("clean", "robust"):
         tables = [None if each is None else getattr(each, kind) for each in (ours, theirs)]
@@ -215,8 +222,6 @@ def _cells(contest: Contest) -> tuple[Cell, ...]:
     assert one is not None
     if ours is None or theirs is None:
         return (what, *figures, NOTHING, NOTHING, count(one.images))
-    if contest.verdict == MISSED:
-        what = Cell(MISSED, None, f"in {' and '.join(contest.shortfalls)}")
     cost = (
         ratio(contest.time, hours_text(ours, theirs)),
         ratio(ours.arithmetic_over(theirs), f"{_work(ours)} against {_work(theirs)}"),

@@ -19,7 +19,6 @@ from gradreg.config.fractions import fraction
 from gradreg.display.numbers import percent
 from gradreg.errors import DataError
 from gradreg.reading import read_json
-from gradreg.report.tables.cells import word
 from gradreg.report.tables.contrast import difference, points
 from gradreg.report.tables.layout import NOTHING, Cell
 from gradreg.report.tables.settings import Flat, flat
@@ -192,11 +191,6 @@ def ratio(value: float | None, note: str = "") -> Cell:
 def hours_text(*methods: Method) -> str:
     """As "0.40 h against 1.00 h", of those that have a record of them."""
     return " against ".join(f"{each.hours:.2f} h" for each in methods if each.hours)
-
-
-def seeds_cell(method: Method) -> Cell:
-    """As "0, 1, 2"."""
-    return word(", ".join(map(str, method.seeds)))
 
 
 def about(verdicts: Iterable[Verdict]) -> str:
