@@ -23,10 +23,10 @@ declare -A radii=(
 # RECIPE SETTING …: what the trials chose.
 declare -A rows=(
     [near-linf-at]="cifar10-compact-at"
-    [near-linf-noisy]="cifar10-compact-noisy-linf epochs=7"
+    [near-linf-noisy]="cifar10-compact-noisy-linf epochs=9"
     [near-linf-cheap]="cifar10-compact-noisy-linf objective.lazy=4 objective.autocast=off"
     [near-l2-at]="cifar10-compact-at-l2"
-    [near-l2-noisy]="cifar10-compact-noisy-l2 epochs=7"
+    [near-l2-noisy]="cifar10-compact-noisy-l2 epochs=9"
     [near-l2-cheap]="cifar10-compact-noisy-l2 objective.lazy=4 objective.autocast=off"
     [far-linf-at]="fashion-mnist-at ema=0.9957"
     [far-linf-noisy]="fashion-mnist-noisy-linf"
