@@ -40,6 +40,8 @@ class VerdictOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if not self.runs:
+            raise ConfigError("Pass one run directory of `gradreg train` or more.")
         self.search  # noqa: B018 (it refuses what cannot be searched with)
 
     @property

@@ -158,5 +158,11 @@ def test_a_radius_that_is_none_is_refused_in_one_sentence(capsys: pytest.Capture
         assert capsys.readouterr().err == f"bench: eps must be a number above 0, as 8/255; got '{eps}'.\n"
 
 
+def test_no_run_is_refused_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["verdict", "--out", "out"])
+    assert capsys.readouterr().err == "bench: Pass one run directory of `gradreg train` or more.\n"
+
+
 def _whole(parts: Sequence[tuple[Tensor, Tensor]], which: int) -> Tensor:
     return torch.cat([part[which] for part in parts])
