@@ -22,7 +22,7 @@ declare -A radii=(
 )
 # RECIPE SETTING …: what the trials chose.
 declare -A rows=(
-    [near-linf-at]="cifar10-compact-at"
+    [near-linf-at]="cifar10-compact-at label_smoothing=0.1"
     [near-linf-noisy]="cifar10-compact-noisy-linf epochs=9"
     [near-linf-cheap]="cifar10-compact-noisy-linf objective.lazy=4 objective.autocast=off"
     [near-l2-at]="cifar10-compact-at-l2"
