@@ -77,7 +77,7 @@ def overestimates(model: nn.Module, x: Tensor, y: Tensor, threat: ThreatName, se
 
     The best that is known is that of all attacks of `standard` for the smallest distance.
     """
-    first = run_plan(model, x, y, first_steps(threat), SearchOptions(threat=threat, seed=seed)).distance
+    first = run_plan(model, x, y, first_steps(threat), SearchOptions(threat=threat, seed=seed)).result.distance
     longest = attack(model, x, y, threat=threat, seed=seed, progress=False).distance
     return Overestimates(first / torch.minimum(first, longest))
 

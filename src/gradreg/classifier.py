@@ -1,6 +1,6 @@
 """Any model behind one interface: pixels in, checked logits out, with forwards and backwards counted per image."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -23,13 +23,14 @@ from gradreg.calling.asking import (
 )
 from gradreg.calling.contents import in_train_mode, is_said_by_weights
 from gradreg.calling.recomputing import differentiating
-from gradreg.calling.repeats import check_alone
+from gradreg.calling.repeats import check_again, check_alone
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_count, check_numbers, check_switch
-from gradreg.checks.tensors import NORMALISED, check_batch, check_classes, check_device, check_labels
+from gradreg.checks.tensors import NORMALISED, check_batch, check_classes, check_device, check_labels, on_host
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.fingerprints import answers_key, code_key, joint_key, model_key
+from gradreg.looks import fetched
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 
@@ -51,6 +52,17 @@ class Queries:
     def none(cls, images: int, device: torch.device) -> "Queries":
         """Counts that start at zero."""
         return cls(*torch.zeros(2, images, dtype=torch.int64, device=device).unbind())
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Clean logits that were checked, and what they were checked on: copies on the host."""
+
+    logits: Tensor
+    pixels: Tensor
+    labels: Tensor
+    said: Tensor
+    """The logits again, on the host."""
 
 
 class Classifier(nn.Module):
@@ -206,20 +218,43 @@ class Classifier(nn.Module):
         Checked are train mode, pixels outside the box, labels outside the classes, logits that are not finite,
         probabilities in place of logits and, if `alone`, answers that change when asked again or in another batch.
         """
+        check_switch("alone", alone)
+        self._check_call(x, y)
+        self.check_pixels(x)
+        logits = self._ask_settled(x)
+        self._check_answer(y, logits)
+        if alone:
+            check_alone(self.ask, x, self.box, logits)
+        return logits
+
+    def check_at_once(self, x: Tensor, y: Tensor, again: Callable[[Tensor], Tensor]) -> Checked:
+        """Check what `check` does by one look at the device; `again` asks the model once more about the images."""
+        self._check_call(x, y)
+        if on_host(x):
+            self.check_pixels(x)  # before the model sees them, since that costs nothing
+        logits = self._ask_settled(x)
+        pixels, labels, said, repeated = fetched(x, y, logits, again(x))
+        self.check_pixels(pixels)
+        self._check_answer(labels, said)
+        check_again(self.ask, x, self.box, said, repeated)
+        return Checked(logits, pixels, labels, said)
+
+    def _check_call(self, x: Tensor, y: Tensor) -> None:
+        """Refuse what shows without the values of a tensor."""
         self._check_mode()
         check_weights(self.model)
         self._check_images(x, y)
-        check_switch("alone", alone)
+
+    def _ask_settled(self, x: Tensor) -> Tensor:
         before = marks(self.model)
         logits = self.ask(x)
-        _check_logits(logits)
-        classes = logits.shape[1]
-        check_classes(y, classes)
-        if alone:
-            check_alone(self.ask, x, self.box, logits)
         if marks(self.model) != before:
             check_settled(self.model, lambda: self.ask(x))
         return logits
+
+    def _check_answer(self, y: Tensor, logits: Tensor) -> None:
+        _check_logits(logits)
+        check_classes(y, logits.shape[1])
 
     def ask(self, x: Tensor) -> Tensor:
         """Logits without a gradient, by a forward that is not counted."""
@@ -267,7 +302,6 @@ class Classifier(nn.Module):
         statistics = [part.shape[1] for part in (self._mean, self._std) if part is not None]
         if statistics and (x.ndim != 4 or any(channels not in (1, x.shape[1]) for channels in statistics)):
             raise DataError(f"x must have {max(statistics)} channels, like mean and std; got shape {tuple(x.shape)}.")
-        self.check_pixels(x)
 
     def check_pixels(self, x: Tensor, name: str = "x") -> None:
         """Refuse pixels outside of the box, NaN included."""

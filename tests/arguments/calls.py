@@ -290,7 +290,7 @@ MADE = {
 }  # fmt: skip
 # What gradreg calls itself, with tensors and numbers of its own: in every step, or while it trains. As patterns.
 INNER = (
-    r"Classifier\.(ask|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
+    r"Classifier\.(ask|check_at_once|check_pixels|computing|fingerprint|forward|loss_and_gradient|normalise)",
     r"(diagnosis\.Masked|models\.Normalize|Averaged|ZeroShot)\.forward",
     r"norms\.\w+\.(backward|core|forward|gradient|gradient_to_core|from_core|parameters|to_core)",
     r"norms\.(Threat|per_image)",

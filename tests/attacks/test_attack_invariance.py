@@ -7,7 +7,8 @@ import torch
 from attack_models import Linear, images, linear_model, small_network
 from torch import Tensor, nn
 
-from gradreg.attacks import AttackResult, Pool, apgd, attack, search, square
+from gradreg.attacks import AttackResult, Pool, apgd, attack, square
+from gradreg.attacks.looking import Schedule
 from gradreg.attacks.suite import ATTACKS, SuiteName
 from gradreg.norms import ThreatName
 from gradreg.randomness import Streams
@@ -65,7 +66,7 @@ def test_looking_rarely_changes_costs_only(monkeypatch: pytest.MonkeyPatch, eps:
     y = model(x).argmax(1)
     names = ["fmn", "apgd", "logbarrier"] if eps is None else "standard"
     often = attack(model, x, y, attacks=names, eps=eps)
-    monkeypatch.setattr(search, "_calls_between_looks", lambda device: 8)
+    monkeypatch.setattr(Schedule, "of", lambda device, evaluations: Schedule(False, evaluations))
     rarely = attack(model, x, y, attacks=names, eps=eps)
     if eps is None:
         torch.testing.assert_close(rarely.distance, often.distance, atol=1e-5, rtol=0)

@@ -15,13 +15,10 @@ class Guidance:
         """Images whose gradient was zero or not finite wherever an attack has asked for it."""
         return self._asked & ~self._guided
 
-    def note(self, gradient: Tensor, rows: Tensor | None, searched: Tensor | None) -> None:
-        """Take in the gradients of images, by default of all; what is not `searched` is of no interest."""
+    def note(self, gradient: Tensor, rows: Tensor, searched: Tensor | None) -> None:
+        """Take in the gradients of these images; what is not `searched` is of no interest."""
         size = gradient.flatten(1).abs().amax(1)
         asked = torch.ones_like(size, dtype=torch.bool) if searched is None else searched
         guided = asked & (size > 0) & size.isfinite()
-        if rows is None:
-            self._asked, self._guided = self._asked | asked, self._guided | guided
-        else:
-            self._asked = self._asked.index_put((rows,), self._asked[rows] | asked)
-            self._guided = self._guided.index_put((rows,), self._guided[rows] | guided)
+        self._asked = self._asked.index_put((rows,), self._asked[rows] | asked)
+        self._guided = self._guided.index_put((rows,), self._guided[rows] | guided)

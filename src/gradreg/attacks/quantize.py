@@ -14,12 +14,13 @@ def snap(search: Search, bits: int) -> None:
     Rounding to the nearest level removes perturbations below half a level, so rounding away from the clean image is
     tried too.
     """
-    delta, found, goal = search.delta, search.found, search.goal
+    delta, found = search.delta, search.found
     unfinished = search.distance > 0
     search.distance = search.distance.masked_fill(unfinished, torch.inf)
     winner, search.winner = search.winner, search.winner.masked_fill(unfinished, -1)
     search.ties, search.on_grid = None, True
-    search.adversarial, search.goal, search.budget = search.x.clone(), torch.zeros_like(goal), None
+    search.adversarial, search.budget = search.x.clone(), None
+    search.reopen(torch.zeros_like(search.goal))
     try:
         search.begin(0)
         search.retire(~found)
@@ -30,7 +31,6 @@ def snap(search: Search, bits: int) -> None:
     except Finished:
         pass
     search.winner = torch.where(search.found & unfinished, winner, search.winner)
-    search.goal = goal
 
 
 def _on_grid(search: Search, delta: Tensor, bits: int, away: bool) -> Tensor:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,16 +14,17 @@ from torch import Tensor
 from gradreg.attacks.fresh import asked_again
 from gradreg.attacks.options import SHARED, SearchOptions
 from gradreg.attacks.quantize import snap
-from gradreg.attacks.result import AttackResult, concatenate
+from gradreg.attacks.result import AttackResult, concatenate, gradient_doubt
 from gradreg.attacks.search import Finished, Search
 from gradreg.attacks.verify import verify
-from gradreg.calling.repeats import check_again
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
 from gradreg.classifier import Classifier, Queries
 from gradreg.config.options import takes
 from gradreg.errors import ConfigError, DataError, PrecisionError, warn
+from gradreg.fingerprints import image_keys
+from gradreg.losses import misclassified
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
@@ -63,9 +64,8 @@ class Attack:
         options = SearchOptions(**shared)
         with reported(self.name, progress) as report:
             found = run_plan(model, x, y, [Step(self, keywords)], options, start=start, progress=report)
-        if found.doubt:
-            warn(found.doubt)
-        return asked_again(model, x, y, found)
+        found.warn()
+        return asked_again(model, x, y, found.result)
 
     def supports(self, threat: Threat) -> bool:
         """Whether it works in that norm."""
@@ -118,6 +118,19 @@ class Step:
         return replace(self, options=check_options(self.attack.search, self.options))
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a plan, and its `doubt`, which was told by the looks that the plan took anyway."""
+
+    result: AttackResult
+    doubt: str
+
+    def warn(self) -> None:
+        """Say that attacks had no gradient to follow, if that is so."""
+        if self.doubt:
+            warn(self.doubt)
+
+
 def run_plan(
     model: Model,
     x: Tensor,
@@ -127,7 +140,7 @@ def run_plan(
     *,
     start: Tensor | None = None,
     progress: Progress | None = None,
-) -> AttackResult:
+) -> Outcome:
     """Run the steps of a plan on batches of images and verify what they found."""
     norm, classifier, radii = options.norm, Classifier.of(model), options.radii
     plan = [step.checked(norm, radii is not None) for step in plan]
@@ -143,7 +156,7 @@ def run_plan(
         classifier.check_pixels(start, "start")
     batches = list(zip(x.split(options.batch_size), y.split(options.batch_size), strict=True))
     starts = [None] * len(batches) if start is None else list(start.split(options.batch_size))
-    results = []
+    results, told = [], []
     for number, ((images, labels), begin) in enumerate(zip(batches, starts, strict=True)):
         images = images.detach().to(at_least_single(images.dtype))
         with classifier.counted(len(images), images.device) as queries:
@@ -154,9 +167,11 @@ def run_plan(
             left_early = _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
                 snap(search, options.quantize)
-            verify(search, push=options.quantize is None)
+            found = verify(search, push=options.quantize is None)
+        told.append(found)
         names = ["", *(step.attack.name for step in plan), "start"]
-        winner = tuple("clean" if far == 0 else names[i + 1] for i, far in _pairs(search))
+        pairs = zip(found.winner.tolist(), found.distance.tolist(), strict=True)
+        winner = tuple("clean" if far == 0 else names[i + 1] for i, far in pairs)
         results.append(
             AttackResult(
                 search.distance,
@@ -172,20 +187,35 @@ def run_plan(
                 left_early=left_early if any(step.beyond < math.inf for step in plan) else None,
             )
         )
-    return concatenate(results)
+    blind, distance = (torch.cat([getattr(found, name) for found in told]) for name in ("blind", "distance"))
+    return Outcome(concatenate(results), gradient_doubt(blind, distance))
 
 
 def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, options: SearchOptions) -> Search:
     """Check the model and the images, and that the model returns the same logits twice, with others in the batch."""
-    logits = classifier.check(x, y, alone=False)
-    queries.forwards.add_(1)
     halves = torch.arange(len(x), device=x.device).tensor_split(2 if len(x) > 1 else 1)
-    with torch.no_grad():
-        again = torch.cat([classifier(x[half], half) for half in halves])
-    check_again(classifier.ask, x, classifier.box, logits, again)
-    budget = None if options.budget is None else options.budget - 1  # the last one verifies
-    norm, topk, seed = options.norm, options.topk, options.seed
-    return Search(classifier, x, y, norm, logits, topk=topk, seed=seed, queries=queries, budget=budget)
+
+    def again(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.cat([classifier(x[half], half) for half in halves])
+
+    known = classifier.check_at_once(x, y, again)
+    queries.forwards.add_(1)
+    topk = options.topk
+    return Search(
+        classifier,
+        x,
+        y,
+        options.norm,
+        known.logits,
+        topk=topk,
+        seed=options.seed,
+        queries=queries,
+        budget=None if options.budget is None else options.budget - 1,  # the last one verifies
+        keys=image_keys(known.pixels),
+        right=int((~misclassified(known.said, known.labels, topk)).sum()),
+        evaluations=1 + len(halves),
+    )
 
 
 def _refuse_lost_logits(logits: Tensor, low: torch.dtype) -> None:
@@ -227,12 +257,11 @@ def _pursue(
                 # Measured by these steps: what `start` or another attack found says little of how near the nearest is.
                 measured = (search.winner >= 0) & (search.winner <= number)
                 far = search.live() & measured & (search.distance > step.beyond * search.goal)
-                search.aim(search.goal.masked_fill(far, math.inf))
+                search.leave(far)
                 left_early, pending = left_early | far, pending & ~far
             report(past * len(plan) + number + 1, rounds * len(plan))
         if radii is not None:
             pending &= search.distance <= search.goal
-    search.check_finite()
     return left_early
 
 
@@ -254,11 +283,6 @@ def _attempt(
     with suppress(Finished):
         search.begin(number, claims, low)
         run()
-
-
-def _pairs(search: Search) -> Iterable[tuple[int, float]]:
-    winner, distance = torch.stack([search.winner.to(search.distance.dtype), search.distance]).tolist()
-    return zip(map(int, winner), distance, strict=True)
 
 
 def _reporter(progress: Progress | None, batch: int, batches: int) -> Progress:

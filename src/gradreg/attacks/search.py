@@ -4,8 +4,8 @@ An attack holds tensors with one row per image and decides where to look next. T
 are not finished, records every adversarial image, and counts. When no image is left it raises `Finished`.
 
 To drop finished images the host must look at the device, which makes an accelerator wait. So there they are dropped
-every few evaluations only; until then they stay in the batch, but what is found for them is neither recorded, counted
-nor shown to the attack: results are those of the CPU.
+every few evaluations only (`looking`); until then they stay in the batch, but what is found for them is neither
+recorded, counted nor shown to the attack: results are those of the CPU.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.guidance import Guidance
+from gradreg.attacks.looking import Schedule, Seen
 from gradreg.attacks.ties import Ties
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
+from gradreg.looks import rows_of
 from gradreg.losses import margin, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
 from gradreg.precision import at_least_single
@@ -30,17 +32,10 @@ _ROUNDING = 16.0
 CREDIT = 1e-3
 # The smallest budget that allows a query: two forwards check the model, a forward and a backward ask it, one verifies.
 LEAST_BUDGET = 5
-# Evaluations of an accelerator between two looks; every attack begins with one, so fewer than an eighth of them look.
-_ACCELERATED = 12
 
 
 class Finished(Exception):  # noqa: N818 - it ends an attack and is no error
     """No image is left to search, or the budget is spent."""
-
-
-def _calls_between_looks(device: torch.device) -> int:
-    """Evaluations between two removals of finished images: each one makes an accelerator wait."""
-    return 1 if device.type == "cpu" else _ACCELERATED
 
 
 def _less_rounding(raw: Tensor, logits: Tensor) -> Tensor:
@@ -65,7 +60,14 @@ class Search:
         seed: int = 0,
         queries: Queries | None = None,
         budget: int | None = None,
+        keys: Tensor | None = None,
+        right: int | None = None,
+        evaluations: int = 0,
     ) -> None:
+        """`keys` are fingerprints of the images, and `right` how many are classified correctly, if that is known.
+
+        `evaluations` is how often the model was asked before.
+        """
         self.classifier, self.threat, self.topk = classifier, threat, topk
         self.queries, self.budget, self.seed = queries, budget, seed
         self.x, self.y, self.logits = x, y, logits
@@ -83,18 +85,22 @@ class Search:
         """Whether pixels are to stay on a grid of levels."""
         self.goal = torch.zeros_like(self.distance)
         self.fixed_radius = False
-        self._streams = Streams(seed, x, y)
-        self._attack, self._claims, self._calls = -1, True, 0
+        self._streams = Streams(seed, x, y, keys)
+        self._attack, self._claims = -1, True
         self._low: torch.dtype | None = None
         self._before = self.distance
-        self._every = _calls_between_looks(x.device)
+        self._schedule = Schedule.of(x.device, evaluations)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
         self._retired = wrong
         self.guidance = Guidance(wrong)
+        right = int((~wrong).sum()) if right is None else right
         # The rows in the batch, and which of them are searched; None: all of them.
-        self._rows: Tensor | None = None
+        self._rows = self._all = rows_of(~wrong, right)
         self._active: Tensor | None = None
-        self._stale, self._over = True, False
+        # Whether rows that were dropped may be searched again, and whether none will be before the next goal.
+        self._dropped, self._exhausted, self._over = False, right == 0, False
+        # What the last look told, unless an evaluation followed it.
+        self._seen: Seen | None = None
         self._outer: tuple[Tensor, Tensor] | None = None
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None
@@ -105,18 +111,29 @@ class Search:
         Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner. With `low`
         precision every success is asked about again.
         """
+        if self._exhausted:
+            raise Finished
+        if self._dropped or self._low is not None:
+            self._rows, self._dropped = self._all, False
         self._attack, self._claims, self._before = attack, claims, self.distance
         self._low = low
-        self._retired, self._stale = self.distance == 0, True
+        self._retired = self.distance == 0
+
+    def reopen(self, goal: Tensor) -> None:
+        """Let the next attack search every image again that is not within `goal`, one radius per image."""
+        self.goal, self._exhausted, self._dropped, self._seen = goal, False, True, None
 
     def aim(self, goal: Tensor) -> None:
         """Search only for an adversarial image within `goal`, one radius per image."""
-        self.goal, self.fixed_radius = goal, True
+        self.reopen(goal)
+        self.fixed_radius = True
+
+    def leave(self, images: Tensor) -> None:
+        """Search these images no more until the next goal."""
+        self.goal = self.goal.masked_fill(images, torch.inf)
 
     def within(self, radius: Tensor, run: Callable[[], object]) -> None:
         """Run a part of an attack in which an image is finished as soon as it is adversarial within its `radius`."""
-        if self._stale:
-            self._compact()
         goal, retired, rows, outer = self.goal, self._retired, self._rows, self._outer
         self.goal, self._outer = torch.maximum(goal, radius), (goal, retired)
         try:
@@ -135,14 +152,16 @@ class Search:
 
     def retire(self, finished: Tensor) -> None:
         """Stop searching these images until the next attack."""
-        self._retired = self._retired | finished
+        self._retired, self._dropped = self._retired | finished, True
 
-    def check_finite(self) -> None:
-        """Raise a ModelError if any logits were not finite."""
-        if bool(self._broken):
-            raise ModelError(
-                "The model's logits are not finite for a perturbed image: look for overflow or 0/0 in the model."
-            )
+    def rows_found(self) -> Tensor:
+        """Indices of the images that have an adversarial image, other than itself, after the last evaluation."""
+        seen = self._look() if self._seen is None else self._seen
+        return rows_of(self._to_verify, seen.found)
+
+    @property
+    def _to_verify(self) -> Tensor:
+        return self.found & (self.distance > 0)
 
     def live(self, ahead: int = 0) -> Tensor:
         """Images that are not finished and have a budget for at least `ahead` more propagations."""
@@ -180,14 +199,13 @@ class Search:
 
     def searched(self, ahead: int) -> Tensor:
         """Indices of the images that are searched and have a budget for `ahead` more propagations."""
-        if self._every == 1:
+        if self._schedule.free:
             self._compact(ahead)
         else:
             self._next()
             able = self.live(ahead)
             self._active = self._take(able)
             self.retire(~able.any().expand_as(able))  # as `Finished` would
-        assert self._rows is not None
         return self._rows
 
     def sides(self, points: Tensor, rows: Tensor) -> Tensor:
@@ -195,7 +213,7 @@ class Search:
         count = len(points)
         with torch.no_grad(), self.classifier.computing(self._low):
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
-        self._calls += 1
+        self._schedule.evaluations += 1
         self._uncount(forwards=True, times=count)
         raw = margin(logits, self.y[rows].repeat(count), self.topk)
         hit = (self._reached(raw, logits, count) > 0).view(count, -1)
@@ -249,6 +267,7 @@ class Search:
         return reached
 
     def _record(self, points: Tensor, logits: Tensor) -> Tensor:
+        self._schedule.evaluations += 1
         known = self._take(self.distance)
         raw = margin(logits, self._take(self.y), self.topk)
         reached = self._reached(raw, logits)
@@ -260,7 +279,7 @@ class Search:
             reached, raw = self._asked_again(points, reached, better)
             better = better & (reached > 0)
         self._record_ties(raw == 0, points, distance, known)
-        if self._every == 1 and not bool(better.any()):
+        if self._schedule.free and not bool(better.any()):
             # Where the check is free it saves copying all images when none improved.
             return reached
         self.distance = self._spread(distance.where(better, known), self.distance)
@@ -275,7 +294,7 @@ class Search:
         """What was reached, and the margin, both as the model computes them where low precision claims a success."""
         there, raw = claimed.nonzero().flatten(), torch.full_like(reached, torch.nan)
         if len(there):
-            rows = there if self._rows is None else self._rows[there]
+            rows = self._rows[there]
             with torch.no_grad():
                 logits = self.classifier(points[there], rows)
             exact = margin(logits, self.y[rows], self.topk)
@@ -286,12 +305,11 @@ class Search:
         tied = tied & (distance > 0) & (distance < (1 - CREDIT) * known)
         if self._active is not None:
             tied &= self._active
-        if self._every == 1 and not bool(tied.any()):
+        if self._schedule.free and not bool(tied.any()):
             return
         if self.ties is None:
             self.ties = Ties.none(self.x, self.distance)
-        rows = torch.arange(len(self.x), device=self.x.device) if self._rows is None else self._rows
-        self.ties.record(rows, points, distance.where(tied, torch.inf), self._attack)
+        self.ties.record(self._rows, points, distance.where(tied, torch.inf), self._attack)
 
     def affords(self, propagations: int) -> Tensor:
         """Images that have a budget for so many more propagations, the one that is kept for verification included."""
@@ -301,30 +319,38 @@ class Search:
 
     def _next(self) -> None:
         """Decide which images the next evaluation is about."""
-        if self._stale or self._every == 1 or self._calls >= self._every:
+        if self._schedule.due:
             self._compact()
         else:
             self._active = self._take(self.live())
-        self._calls += 1
+        self._seen = None
 
     def _compact(self, ahead: int = 0) -> None:
-        """Drop images that are finished or have spent the budget: the one place that waits for the device."""
-        n, live = len(self.x), self.live(ahead)
-        left = live if self._outer is None else self._searchable(*self._outer)
-        # One look tells three things: 0 rows are the end of the attack and n + 1 that of a part of it; beyond that,
-        # logits were not finite.
-        part_is_over = left.any() & ~live.any()
-        rows = torch.cat([live, part_is_over.expand(n + 1), self._broken.expand(2 * n + 2)]).nonzero().flatten()
-        if len(rows) > n + 1:
-            self.check_finite()
-        self._rows, self._active, self._stale, self._calls = rows, None, False, 0
-        self._over = len(rows) == 0
-        if self._over or len(rows) > n:
+        """Drop images that are finished or have spent the budget."""
+        seen = self._look(ahead)
+        self._rows, self._active = rows_of(self.live(ahead), seen.live), None
+        self._over = seen.after_this_part == 0
+        # A search in low precision keeps more of the budget back than the next one may.
+        self._exhausted = seen.after_this_attack == 0 and self._low is None
+        if seen.live == 0:
             raise Finished
+
+    def _look(self, ahead: int = 0) -> Seen:
+        """The one place that waits for the device."""
+        goal, retired = (self.goal, self._retired) if self._outer is None else self._outer
+        live, left = self.live(ahead), self._searchable(goal, retired)
+        later = self._searchable(goal, self.distance == 0)
+        seen = self._seen = Seen.by_one_look(live, left, later, self._broken, self._to_verify)
+        self._schedule.looks += 1
+        if seen.broken:
+            raise ModelError(
+                "The model's logits are not finite for a perturbed image: look for overflow or 0/0 in the model."
+            )
+        return seen
 
     def _uncount(self, *, forwards: bool = False, backwards: bool = False, times: int = 1) -> None:
         """Take finished images that were still in the batch out of the counts."""
-        if self._active is None or self._rows is None or self.queries is None:
+        if self._active is None or self.queries is None:
             return
         finished = self._active.long().sub_(1).mul_(times)
         for counted, counts in ((forwards, self.queries.forwards), (backwards, self.queries.backwards)):
@@ -332,7 +358,7 @@ class Search:
                 counts.index_add_(0, self._rows, finished)
 
     def _take(self, tensor: Tensor) -> Tensor:
-        return tensor if self._rows is None or len(self._rows) == len(tensor) else tensor[self._rows]
+        return tensor if len(self._rows) == len(tensor) else tensor[self._rows]
 
     def _shown(self, part: Tensor) -> Tensor:
         """What an attack sees: rows of all images, 0 for those that are not searched."""
@@ -342,7 +368,7 @@ class Search:
 
     def _spread(self, part: Tensor, onto: Tensor | None = None) -> Tensor:
         """Rows of the searched images, scattered into rows of all images: into `onto`, or into zeros."""
-        if self._rows is None or len(part) == len(self.x):
+        if len(part) == len(self.x):
             return part
         onto = part.new_zeros(len(self.x), *part.shape[1:]) if onto is None else onto
         return onto.index_copy(0, self._rows, part)

@@ -23,14 +23,14 @@ from gradreg.attacks.polish import polish
 from gradreg.attacks.pool import Pool
 from gradreg.attacks.reference import autoattack
 from gradreg.attacks.result import AttackResult
-from gradreg.attacks.run import Attack, Step, run_plan
+from gradreg.attacks.run import Attack, Outcome, Step, run_plan
 from gradreg.attacks.square import square
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_names
 from gradreg.checks.tensors import check_batch, check_labels
 from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, takes
-from gradreg.errors import ConfigError, did_you_mean, warn
+from gradreg.errors import ConfigError, did_you_mean
 from gradreg.fingerprints import images_key
 from gradreg.ledger import check_same
 from gradreg.locks import lock
@@ -110,11 +110,11 @@ def attack(
         )
     if resume is None:
         with reported("attack", progress) as report:
-            found = run_plan(model, x, y, plan, chosen, start=start, progress=report)
-        return _told(model, x, y, found, chosen)
+            outcome = run_plan(model, x, y, plan, chosen, start=start, progress=report)
+        return _told(model, x, y, outcome, chosen)
 
     def part(rows: Tensor) -> AttackResult:
-        return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows])
+        return run_plan(model, x[rows], y[rows], plan, chosen, start=None if start is None else start[rows]).result
 
     norm = chosen.norm
     about = {
@@ -132,14 +132,13 @@ def attack(
     path = Path(resume)
     with lock(path.parent, path.name), reported("attack", progress) as report:
         found = _resumed(path, about, x, part, chosen.batch_size, report)
-    return _told(model, x, y, found, chosen)
+    return _told(model, x, y, Outcome(found.to(x.device), found.doubt), chosen)
 
 
-def _told(model: Model, x: Tensor, y: Tensor, found: AttackResult, chosen: AttackOptions) -> AttackResult:
+def _told(model: Model, x: Tensor, y: Tensor, outcome: Outcome, chosen: AttackOptions) -> AttackResult:
     """With what was left out, who was left early and what holds under fresh draws; after a warning about gradients."""
-    if found.doubt:
-        warn(found.doubt)
-    return asked_again(model, x, y, replace(found, left_out=chosen.left_out, band=chosen.band))
+    outcome.warn()
+    return asked_again(model, x, y, replace(outcome.result, left_out=chosen.left_out, band=chosen.band))
 
 
 def _resumed(
@@ -158,7 +157,7 @@ def _resumed(
         pool.update(part(rows.to(x.device)), rows)
         pool.save(path)
         progress(int(pool.examined.sum()), len(pool))
-    return pool.result.to(x.device)
+    return pool.result
 
 
 def choices() -> str:

@@ -1,10 +1,13 @@
 """What an attack found, asked once more: every adversarial image alone in a batch of one, and ties on the way to it."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from gradreg.attacks.search import CREDIT, Search
 from gradreg.classifier import Classifier
+from gradreg.looks import fetched
 from gradreg.losses import margin
 from gradreg.norms import per_image
 
@@ -13,40 +16,71 @@ _PUSHES = (1.0001, 1.001, 1.01, 1.1)
 _HALVINGS = 10
 
 
-def verify(search: Search, *, push: bool) -> None:
+@dataclass(frozen=True)
+class Found:
+    """What was found for each image, on the host: the number of the attack, −1 if none, the distance, no gradient."""
+
+    winner: Tensor
+    distance: Tensor
+    blind: Tensor
+
+
+def verify(search: Search, *, push: bool) -> Found:
     """Keep what is misclassified when asked alone; push out what is not, or give it up.
 
     The label is strictly behind at what is kept. A point where it is level with a rival counts as an error too, as it
     does for clean images, but only if it is nearer by more than rounding: any walk to a boundary ends in ties that
     another batch size breaks.
     """
-    _confirm(search, push=push)
-    if search.ties is not None:
-        _take_ties(search)
-
-
-def _confirm(search: Search, *, push: bool) -> None:
+    rows = search.rows_found()
     delta = search.delta
-    pending = search.found & (search.distance > 0)
-    for factor in (1.0, *_PUSHES) if push else (1.0,):
-        rows = pending.nonzero().flatten()
+    failed = _ask(search, search.adversarial[rows], rows)
+    found, to_mend = _look(search, failed)
+    if to_mend:
+        _push_out(search, delta, failed, _PUSHES if push else ())
+        _take_ties(search)
+        found, _ = _look(search, torch.zeros_like(failed))
+    return found
+
+
+def _look(search: Search, failed: Tensor) -> tuple[Found, bool]:
+    """What was found, and whether any of it failed or is farther than a tie; by one look."""
+    to_mend = failed | _nearer_ties(search)
+    *found, mask = fetched(search.winner, search.distance, search.guidance.blind, to_mend)
+    return Found(*found), bool(mask.any())
+
+
+def _ask(search: Search, points: Tensor, rows: Tensor) -> Tensor:
+    """Take these points for the adversarial images of those rows; which of them are not, asked alone."""
+    search.adversarial[rows] = points
+    search.distance[rows] = search.threat.norm(points - search.x[rows])
+    failed = torch.zeros_like(search.distance, dtype=torch.bool)
+    return failed.index_put((rows,), _alone(search, points, rows) <= 0)
+
+
+def _push_out(search: Search, delta: Tensor, failed: Tensor, factors: tuple[float, ...]) -> None:
+    """Lengthen the perturbations that failed until they do not, or give them up."""
+    for factor in factors:
+        rows = failed.nonzero().flatten()
         if len(rows) == 0:
             return
-        points = search.clamp(search.x[rows] + factor * delta[rows]) if factor > 1 else search.adversarial[rows]
-        search.adversarial[rows] = points
-        search.distance[rows] = search.threat.norm(points - search.x[rows])
-        pending = pending.index_put((rows,), _alone(search, points, rows) <= 0)
-    search.distance = search.distance.masked_fill(pending, torch.inf)
-    search.winner = search.winner.masked_fill(pending, -1)
-    search.adversarial = torch.where(per_image(pending, search.x).bool(), search.x, search.adversarial)
+        failed = _ask(search, search.clamp(search.x[rows] + factor * delta[rows]), rows)
+    search.distance = search.distance.masked_fill(failed, torch.inf)
+    search.winner = search.winner.masked_fill(failed, -1)
+    search.adversarial = torch.where(per_image(failed, search.x).bool(), search.x, search.adversarial)
+
+
+def _nearer_ties(search: Search) -> Tensor:
+    """Images with a tie that is nearer than what was found, by more than rounding, and a budget to ask about it."""
+    if search.ties is None:
+        return torch.zeros_like(search.found)
+    return (search.ties.distance < (1 - CREDIT) * search.distance) & search.affords(1)
 
 
 def _take_ties(search: Search) -> None:
     """Replace adversarial images by nearer ties, moved towards the clean image as far as they stay ties."""
-    assert search.ties is not None
-    nearer = search.ties.distance < (1 - CREDIT) * search.distance
-    rows = (nearer & search.affords(1)).nonzero().flatten()
-    if len(rows) == 0:
+    rows = _nearer_ties(search).nonzero().flatten()
+    if len(rows) == 0 or search.ties is None:
         return
     points = search.ties.points[rows]
     holds = _alone(search, points, rows) >= 0

@@ -48,10 +48,13 @@ def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -
 
 
 def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
-    """Refuse the model if its second answer about a batch, given in two halves, differs by more than rounding."""
+    """Refuse the model if its second answer about a batch, given in two halves, differs by more than rounding.
+
+    Both answers may be copies on the host.
+    """
     if not apart(first, again) <= REPEATABLE or len(x) == 1:
         # In low precision halves of a batch may round so far from the whole; the same shape tells.
-        check_alone(ask, x, box, first)
+        check_alone(ask, x, box, first.to(x.device))
         check_same(ask(x), ask(x))
 
 
