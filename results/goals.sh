@@ -35,7 +35,8 @@ declare -A rows=(
     [far-cifar-at]="cifar10-compact-at objective.eps=16/255 probe.eps=16/255"
     [far-cifar-noisy]="cifar10-compact-noisy-linf-16 epochs=7"
 )
-# KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty.
+# KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty; those that begin
+# with c- choose the cheap row.
 ours="near-linf cifar10-compact-noisy-linf"
 at_l2="near-l2 cifar10-compact-at-l2"
 ours_l2="near-l2 cifar10-compact-noisy-l2 epochs=9"
@@ -52,6 +53,9 @@ declare -A trials=(
     [n9-base]="$ours epochs=9"
     [n9-eps9]="$ours epochs=9 objective.eps=9/255 objective.h=9/255"
     [n9-eps9-ls]="$ours epochs=9 objective.eps=9/255 objective.h=9/255 label_smoothing=0.1"
+    [c-e4]="$ours epochs=4"
+    [c-e4-ls]="$ours epochs=4 label_smoothing=0.1"
+    [c-lazy4]="$ours objective.lazy=4 objective.autocast=off"
     [l2-at-base]="$at_l2"
     [l2-at-ls]="$at_l2 label_smoothing=0.1"
     [l2-at-lr4]="$at_l2 optimizer.lr=0.4"
