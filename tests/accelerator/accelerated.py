@@ -58,25 +58,27 @@ def places() -> Iterator[torch.device]:
         yield place
 
 
-def assert_same(there: Any, here: Any, *, place: torch.device | None = None) -> None:
+def assert_same(there: Any, here: Any, *, place: torch.device | None = None, atol: float = 1e-9) -> None:
     """The same answer, whatever it is made of; tensors of the first one live on the device, or in another `place`."""
     if isinstance(here, Tensor):
         assert there.device == (place or pretended.device()), "a result must live on the model's device"
-        assert_close(there.cpu(), here, rtol=1e-6, atol=1e-9, equal_nan=True)
+        assert_close(there.cpu(), here, rtol=1e-6, atol=atol, equal_nan=True)
     elif isinstance(here, float):
-        assert_close(there, here, rtol=1e-6, atol=1e-9, equal_nan=True)
+        assert_close(there, here, rtol=1e-6, atol=atol, equal_nan=True)
     elif is_dataclass(here):
         assert type(there) is type(here)
         assert_same(
-            *({each.name: getattr(of, each.name) for each in fields(here)} for of in (there, here)), place=place
+            *({each.name: getattr(of, each.name) for each in fields(here)} for of in (there, here)),
+            place=place,
+            atol=atol,
         )
     elif isinstance(here, Mapping):
         assert there.keys() == here.keys()
         for name in here:
-            assert_same(there[name], here[name], place=place)
+            assert_same(there[name], here[name], place=place, atol=atol)
     elif isinstance(here, list | tuple):
         assert len(there) == len(here)
         for each in zip(there, here, strict=True):
-            assert_same(*each, place=place)
+            assert_same(*each, place=place, atol=atol)
     else:
         assert there == here

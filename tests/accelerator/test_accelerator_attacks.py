@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import gradreg
-from accelerator.accelerated import HOST, assert_same, images, network, on, places
+from accelerator.accelerated import CLASSES, HOST, assert_same, images, network, on, places
 from accelerator.waits import watching
 from gradreg.attacks.suite import ATTACKS
 from gradreg.norms import THREATS
@@ -45,6 +45,24 @@ class Counted(nn.Module):
         self.calls += 1
         logits: Tensor = self.model(x)
         return logits
+
+
+class Rounded(nn.Module):
+    """Sums, whose logits autocast rounds to two digits: torch's own does nothing on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draws = torch._C.Generator().manual_seed(3)
+        self.first = nn.Parameter(torch.randn(16, 3 * 8 * 8, generator=draws) / 4)
+        self.last = nn.Parameter(torch.randn(CLASSES, 16, generator=draws))
+        self.training = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        within = (x.flatten(1)[:, None].double() - 0.5).mul(self.first).sum(2)
+        logits: Tensor = torch.tanh(within)[:, None].mul(self.last).sum(2)
+        if torch.is_autocast_enabled(x.device.type):
+            logits = logits.bfloat16()
+        return logits.float()
 
 
 def both(**options: Any) -> tuple[gradreg.AttackResult, gradreg.AttackResult]:
@@ -94,6 +112,36 @@ def test_suites_find_what_they_find_on_the_host_and_seldom_look(options: dict[st
     with watching() as waits:
         there = gradreg.attack(model, x, y, **options)
     assert_same(there, here)
+    assert len(waits.looks) <= model.calls / 8, waits.looks
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"threat": "l2", "attacks": "standard"},
+        {"threat": "linf", "attacks": "standard", "eps": 0.02},
+        {"threat": "l2", "attacks": "quick"},
+        {"threat": "linf", "attacks": "quick", "eps": 0.005},
+        {"threat": "l2", "attacks": "quick", "eps": [0.05, 0.1, 0.3]},
+        {"threat": "l2", "attacks": "quick", "budget": 40},
+        {"threat": "linf", "attacks": "quick", "quantize": 8},
+        {"threat": "l2", "attacks": ["boundary"]},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_low_precision_finds_what_it_finds_on_the_host_and_seldom_looks(
+    options: dict[str, Any], device: torch.device
+) -> None:
+    x, _ = images()
+    x = x.float()
+    y = Rounded()(x).argmax(1)
+    y[::6] = (y[::6] + 1) % CLASSES
+    here = gradreg.attack(Rounded(), x, y, precision="bf16", **options)
+    model, there_x, there_y = on(device, Counted(Rounded()), x, y)
+    with watching() as waits:
+        there = gradreg.attack(model, there_x, there_y, precision="bf16", **options)
+    assert_same(there, here, atol=1e-5)  # of images in single precision
+    assert int((here.success & (here.distance > 0)).sum()) >= 3
     assert len(waits.looks) <= model.calls / 8, waits.looks
 
 
@@ -208,3 +256,29 @@ def test_a_search_in_low_precision_holds_on_the_device() -> None:
         assert broken
         for i in broken:
             assert int(model(result.adversarial[i : i + 1]).argmax(1)) != int(y[i])
+
+
+class Alone(nn.Module):
+    """The network, but a batch of one sees its boundaries a little farther away: what was found fails there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.training = network(), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.model(x)
+        return logits + 1e-3 * nn.functional.one_hot(logits.topk(2).indices[:, 1], CLASSES) * (len(x) == 1)
+
+
+@pytest.mark.parametrize("eps", [None, 0.01])
+def test_what_fails_alone_is_mended_with_few_looks(eps: float | None, device: torch.device) -> None:
+    x, y = images(20)
+    here = gradreg.attack(Alone(), x, y, threat="linf", attacks="quick", eps=eps)
+    assert not torch.equal(
+        here.distance, gradreg.attack(network(), x, y, threat="linf", attacks="quick", eps=eps).distance
+    )
+    model, there_x, there_y = on(device, Counted(Alone()), x, y)
+    with watching() as waits:
+        there = gradreg.attack(model, there_x, there_y, threat="linf", attacks="quick", eps=eps)
+    assert_same(there, here)
+    assert len(waits.looks) <= model.calls / 8, waits.looks

@@ -47,6 +47,42 @@ class Rounded(nn.Module):
         return logits.bfloat16() if torch.is_autocast_enabled("cpu") else logits
 
 
+class Optimist(nn.Module):
+    """A hyperplane that low precision sees nearer by a known share of the way, so that claims between the two fail."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share, self.asked, self.training = share, [], False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.asked.append((torch.is_autocast_enabled("cpu"), len(x)))
+        height = x.flatten(1)[:, 0] - 0.9 * (1 - self.share * torch.is_autocast_enabled("cpu"))
+        return torch.stack([-height, height], 1)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+@pytest.mark.parametrize("share", [-0.05, 0.0, 0.05])
+def test_claims_that_fail_are_taken_back_and_lead_farther_out(norm: ThreatName, share: float) -> None:
+    """What is found lies behind the true plane, and near it, on whichever side of it low precision puts its own."""
+    x = torch.full((3, 1, 2, 2), 0.4) - torch.tensor([0.0, 0.1, 0.2]).view(3, 1, 1, 1)
+    exact = 0.9 - x.flatten(1)[:, 0]
+    result = fmn(Optimist(share), x, torch.zeros(3, dtype=torch.int64), threat=norm, steps=60, precision="bf16")
+    assert result.success.all()
+    assert (result.distance >= exact).all()
+    assert (result.distance <= exact + 1.03 * max(0, -share) * 0.9 + 0.02).all()
+
+
+def test_claims_are_asked_about_together() -> None:
+    model, x = Optimist(0.05), torch.full((6, 1, 2, 2), 0.4)
+    result = fmn(model, x, torch.zeros(6, dtype=torch.int64), threat="l2", steps=40, precision="bf16")
+    low = [i for i, (low, _) in enumerate(model.asked) if low]
+    # After 1, 3, 7, 15, 23, … of forty evaluations at most, and at the end.
+    full = [rows for low, rows in model.asked[low[0] : low[-1]] if not low]
+    assert len(low) == 40
+    assert 1 <= len(full) <= 6
+    assert sum(rows for _, rows in model.asked) == int(result.forwards.sum())
+
+
 @pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
 @pytest.mark.parametrize("eps", [None, 0.05])
 def test_everything_returned_holds_in_full_precision(norm: ThreatName, eps: float | None) -> None:

@@ -35,6 +35,8 @@ class Seen:
     """What a look at a search tells: how many images are searched, searched after this part, and so on."""
 
     live: int
+    kept: int
+    """How many images stay in the batch."""
     after_this_part: int
     after_this_attack: int
     broken: int

@@ -161,8 +161,6 @@ def run_plan(
         images = images.detach().to(at_least_single(images.dtype))
         with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, queries, options)
-            if low is not None:
-                _refuse_lost_logits(search.logits, low)
             report = _reporter(progress, number, len(batches))
             left_early = _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
@@ -200,6 +198,9 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, opt
             return torch.cat([classifier(x[half], half) for half in halves])
 
     known = classifier.check_at_once(x, y, again)
+    low = _LOW.get(options.precision)
+    if low is not None:
+        _refuse_lost_logits(known.said, low)
     queries.forwards.add_(1)
     topk = options.topk
     return Search(
@@ -283,6 +284,7 @@ def _attempt(
     with suppress(Finished):
         search.begin(number, claims, low)
         run()
+    search.settle()
 
 
 def _reporter(progress: Progress | None, batch: int, batches: int) -> Progress:

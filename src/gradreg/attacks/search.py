@@ -13,15 +13,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gradreg.attacks.claims import Claims
 from gradreg.attacks.guidance import Guidance
 from gradreg.attacks.looking import Schedule, Seen
+from gradreg.attacks.rows import Rows
 from gradreg.attacks.ties import Ties
+from gradreg.attacks.unfinished import Unfinished
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
 from gradreg.looks import rows_of
 from gradreg.losses import margin, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
-from gradreg.precision import at_least_single
 from gradreg.randomness import Streams
 
 Loss = Callable[..., Tensor]
@@ -42,11 +44,8 @@ def _less_rounding(raw: Tensor, logits: Tensor) -> Tensor:
     return raw - _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
 
 
-class Search:
-    """A batch of clean images, and the nearest adversarial image known for each: `distance`, `adversarial`, `winner`.
-
-    An image is finished when `distance` has reached its `goal` (0: never), or when the attack has retired it.
-    """
+class Search(Unfinished):
+    """A batch of clean images under attack: the model's answers there, and what is adversarial among them."""
 
     def __init__(
         self,
@@ -68,39 +67,28 @@ class Search:
 
         `evaluations` is how often the model was asked before.
         """
-        self.classifier, self.threat, self.topk = classifier, threat, topk
-        self.queries, self.budget, self.seed = queries, budget, seed
-        self.x, self.y, self.logits = x, y, logits
+        wrong = misclassified(logits, y, topk)
+        super().__init__(x, wrong, queries, budget)
+        self.classifier, self.threat, self.topk, self.seed = classifier, threat, topk, seed
+        self.y, self.logits = y, logits
         self.low, self.high = classifier.box
         extent = logits.amax(1, keepdim=True) - logits.amin(1, keepdim=True)
         self.scale = 1 / extent.where(extent > 0, 1)
         """Per image, what makes the range of its logits 1, (N, 1)."""
-        wrong = misclassified(logits, y, topk)
-        self.distance = torch.full((len(x),), torch.inf, dtype=at_least_single(x.dtype), device=x.device)
-        self.distance.masked_fill_(wrong, 0)
-        self.adversarial = x.clone()
-        self.winner = torch.full_like(y, -1)
         self.ties: Ties | None = None
         self.on_grid = False
         """Whether pixels are to stay on a grid of levels."""
-        self.goal = torch.zeros_like(self.distance)
-        self.fixed_radius = False
         self._streams = Streams(seed, x, y, keys)
         self._attack, self._claims = -1, True
-        self._low: torch.dtype | None = None
         self._before = self.distance
         self._schedule = Schedule.of(x.device, evaluations)
         self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
-        self._retired = wrong
         self.guidance = Guidance(wrong)
         right = int((~wrong).sum()) if right is None else right
-        # The rows in the batch, and which of them are searched; None: all of them.
-        self._rows = self._all = rows_of(~wrong, right)
-        self._active: Tensor | None = None
-        # Whether rows that were dropped may be searched again, and whether none will be before the next goal.
-        self._dropped, self._exhausted, self._over = False, right == 0, False
-        # What the last look told, unless an evaluation followed it.
-        self._seen: Seen | None = None
+        self._rows = Rows(len(x), rows_of(~wrong, right))
+        self._all = self._rows.index
+        # Whether no image will be searched before the next goal, and none by the attack around a part of it.
+        self._exhausted, self._over = right == 0, False
         self._outer: tuple[Tensor, Tensor] | None = None
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None
@@ -109,28 +97,15 @@ class Search:
         """Start the next attack: every image that has not reached its goal is searched again.
 
         Without `claims`, or with an improvement of next to nothing, the previous attack stays the winner. With `low`
-        precision every success is asked about again.
+        precision successes are claims, which `settle` ends.
         """
         if self._exhausted:
             raise Finished
-        if self._dropped or self._low is not None:
-            self._rows, self._dropped = self._all, False
+        if self._dropped or self._claimed is not None:
+            self._rows, self._dropped = Rows(len(self.x), self._all), False
         self._attack, self._claims, self._before = attack, claims, self.distance
-        self._low = low
+        self._claimed = None if low is None else Claims(low, self._record)
         self._retired = self.distance == 0
-
-    def reopen(self, goal: Tensor) -> None:
-        """Let the next attack search every image again that is not within `goal`, one radius per image."""
-        self.goal, self._exhausted, self._dropped, self._seen = goal, False, True, None
-
-    def aim(self, goal: Tensor) -> None:
-        """Search only for an adversarial image within `goal`, one radius per image."""
-        self.reopen(goal)
-        self.fixed_radius = True
-
-    def leave(self, images: Tensor) -> None:
-        """Search these images no more until the next goal."""
-        self.goal = self.goal.masked_fill(images, torch.inf)
 
     def within(self, radius: Tensor, run: Callable[[], object]) -> None:
         """Run a part of an attack in which an image is finished as soon as it is adversarial within its `radius`."""
@@ -144,45 +119,33 @@ class Search:
         finally:
             # Images that were finished in this part are searched again from the next call on.
             self.goal, self._retired, self._rows, self._outer = goal, retired, rows, outer
+        self.settle()
 
-    @property
-    def anywhere(self) -> Tensor:
-        """A radius within which any adversarial image lies."""
-        return torch.full_like(self.distance, torch.finfo(self.distance.dtype).max)
-
-    def retire(self, finished: Tensor) -> None:
-        """Stop searching these images until the next attack."""
-        self._retired, self._dropped = self._retired | finished, True
+    def settle(self) -> None:
+        """Ask about all claims of low precision as the model computes, and take back those that do not hold."""
+        claimed = self._claimed
+        if claimed is None or not claimed.asked:
+            return
+        rows = claimed.open.nonzero().flatten() if self._schedule.free else self._rows.index
+        reached = torch.zeros_like(self.distance)
+        if len(rows):
+            open_, points = claimed.open[rows], self.adversarial[rows]
+            with torch.no_grad():
+                logits = self.classifier(points, rows)
+            self._schedule.evaluations += 1
+            if self.queries is not None:
+                self.queries.forwards.index_add_(0, rows, open_.long() - 1)
+            raw = margin(logits, self.y[rows], self.topk)
+            exact = _less_rounding(raw, logits).to(self.distance.dtype)
+            self._broken |= ~(exact.isfinite() | ~open_).all()
+            reached = reached.index_copy(0, rows, exact)
+            self._note_ties((raw == 0) & open_, rows, points, self.distance[rows], claimed.sure.distance[rows])
+        self._record = claimed.settle(self._record, reached)
 
     def rows_found(self) -> Tensor:
         """Indices of the images that have an adversarial image, other than itself, after the last evaluation."""
         seen = self._look() if self._seen is None else self._seen
         return rows_of(self._to_verify, seen.found)
-
-    @property
-    def _to_verify(self) -> Tensor:
-        return self.found & (self.distance > 0)
-
-    def live(self, ahead: int = 0) -> Tensor:
-        """Images that are not finished and have a budget for at least `ahead` more propagations."""
-        return self._searchable(self.goal, self._retired, ahead)
-
-    def _searchable(self, goal: Tensor, retired: Tensor, ahead: int = 0) -> Tensor:
-        live = ~(retired | (self.distance <= goal))
-        if self.budget is not None and self.queries is not None:
-            least = max(ahead, 2) + (self._low is not None)  # a success is asked about once more
-            live = live & (self.queries.forwards + self.queries.backwards + least <= self.budget)
-        return live
-
-    @property
-    def found(self) -> Tensor:
-        """Images for which an adversarial image is known."""
-        return self.distance.isfinite()
-
-    @property
-    def delta(self) -> Tensor:
-        """The smallest adversarial perturbation known, 0 where there is none."""
-        return self.adversarial - self.x
 
     def clamp(self, points: Tensor) -> Tensor:
         """The nearest point of the box."""
@@ -191,22 +154,23 @@ class Search:
     def margin(self, points: Tensor) -> Tensor:
         """The margin on logits minus their rounding error, one forward; positive is adversarial."""
         self._next()
-        points = self._take(self.clamp(points))
+        points = self._rows.take(self.clamp(points))
         with torch.no_grad(), self.classifier.computing(self._low):
-            logits = self.classifier(points, self._rows)
+            logits = self.classifier(points, self._rows.index)
         self._uncount(forwards=True)
-        return self._shown(self._record(points, logits))
+        return self._rows.shown(self._reached(points, logits))
 
     def searched(self, ahead: int) -> Tensor:
         """Indices of the images that are searched and have a budget for `ahead` more propagations."""
         if self._schedule.free:
+            self._settle_in_time()
             self._compact(ahead)
         else:
             self._next()
             able = self.live(ahead)
-            self._active = self._take(able)
+            self._rows.active = self._rows.take(able)
             self.retire(~able.any().expand_as(able))  # as `Finished` would
-        return self._rows
+        return self._rows.index
 
     def sides(self, points: Tensor, rows: Tensor) -> Tensor:
         """Which of several points per image, (count, rows, …), are adversarial: one forward each, not recorded."""
@@ -216,8 +180,7 @@ class Search:
         self._schedule.evaluations += 1
         self._uncount(forwards=True, times=count)
         raw = margin(logits, self.y[rows].repeat(count), self.topk)
-        hit = (self._reached(raw, logits, count) > 0).view(count, -1)
-        return hit if self._active is None else hit & self._active
+        return self._rows.only(self._safe(raw, logits, count) > 0, count).view(count, -1)
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The margin and its gradient, one forward and one backward."""
@@ -235,21 +198,22 @@ class Search:
     def loss_and_gradient(self, points: Tensor, loss: Loss, *extra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The margin, and `loss(logits, y, *extra)` with its gradient; `extra` has one row per image."""
         self._next()
-        points = self._take(self.clamp(points))
-        parts = [self._take(tensor) for tensor in extra]
+        points = self._rows.take(self.clamp(points))
+        parts = [self._rows.take(tensor) for tensor in extra]
         seen: list[Tensor] = []
 
         def tapped(logits: Tensor, y: Tensor, /) -> Tensor:
             seen.append(logits.detach())
             return loss(logits, y, *parts)
 
+        index, y = self._rows.index, self._rows.take(self.y)
         with self.classifier.computing(self._low):
-            losses, gradient = self.classifier.loss_and_gradient(points, self._take(self.y), tapped, self._rows)
+            losses, gradient = self.classifier.loss_and_gradient(points, y, tapped, index)
         self._uncount(forwards=True, backwards=True)
-        reached = self._record(points, seen[0])
-        self.guidance.note(gradient, self._rows, self._active)
+        reached = self._reached(points, seen[0])
+        self.guidance.note(gradient, index, self._rows.active)
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
-        return self._shown(reached), self._shown(losses), self._shown(gradient)
+        return self._rows.shown(reached), self._rows.shown(losses), self._rows.shown(gradient)
 
     def uniform(self, draw: int, like: Tensor | None = None, rows: Tensor | None = None) -> Tensor:
         """Uniform random numbers from one stream per image (of those `rows`), shaped like `like` or the images."""
@@ -259,79 +223,73 @@ class Search:
         """Normal random numbers from one stream per image."""
         return self._streams.normal(self.x, draw, self._attack)
 
-    def _reached(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
-        # Of low precision nothing is recorded before it was asked again, so a bare margin will do.
-        reached = (raw if self._low else _less_rounding(raw, logits)).to(self.distance.dtype)
-        finite = reached.isfinite()
-        self._broken |= ~(finite if self._active is None else finite | ~self._active.repeat(times)).all()
-        return reached
+    @property
+    def _low(self) -> torch.dtype | None:
+        return None if self._claimed is None else self._claimed.low
 
-    def _record(self, points: Tensor, logits: Tensor) -> Tensor:
+    def _safe(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
+        """The margin of the evaluated images, repeated so often, less what may be wrong with it."""
+        if self._claimed is None:
+            safe = _less_rounding(raw, logits).to(self.distance.dtype)
+        else:
+            safe = raw.to(self.distance.dtype) - self._rows.take(self._claimed.doubt).repeat(times)
+        self._broken |= self._rows.only(~safe.isfinite(), times).any()
+        return safe
+
+    def _reached(self, points: Tensor, logits: Tensor) -> Tensor:
+        """The safe margin at these points, after what is adversarial and nearer was recorded."""
         self._schedule.evaluations += 1
-        known = self._take(self.distance)
-        raw = margin(logits, self._take(self.y), self.topk)
-        reached = self._reached(raw, logits)
-        distance = self.threat.norm(points - self._take(self.x))
-        better = (reached > 0) & (distance < known)
-        if self._active is not None:
-            better &= self._active
-        if self._low:
-            reached, raw = self._asked_again(points, reached, better)
-            better = better & (reached > 0)
-        self._record_ties(raw == 0, points, distance, known)
+        rows = self._rows
+        raw = margin(logits, rows.take(self.y), self.topk)
+        reached = self._safe(raw, logits)
+        known, distance = rows.take(self.distance), self.threat.norm(points - rows.take(self.x))
+        better = rows.only((reached > 0) & (distance < known))
+        if self._claimed is None:
+            self._note_ties(rows.only(raw == 0), rows.index, points, distance, known)
+        else:
+            self._claimed.note(rows.spread(better), rows.spread(raw.to(known.dtype)))
         if self._schedule.free and not bool(better.any()):
             # Where the check is free it saves copying all images when none improved.
             return reached
-        self.distance = self._spread(distance.where(better, known), self.distance)
+        self.distance = rows.spread(distance.where(better, known), self.distance)
         if self._claims:
-            won = better & (distance < (1 - CREDIT) * self._take(self._before))
-            self.winner = self._spread(self._take(self.winner).masked_fill(won, self._attack), self.winner)
-        nearest = torch.where(per_image(better, points).bool(), points, self._take(self.adversarial))
-        self.adversarial = self._spread(nearest, self.adversarial)
+            won = better & (distance < (1 - CREDIT) * rows.take(self._before))
+            self.winner = rows.spread(rows.take(self.winner).masked_fill(won, self._attack), self.winner)
+        nearest = torch.where(per_image(better, points).bool(), points, rows.take(self.adversarial))
+        self.adversarial = rows.spread(nearest, self.adversarial)
         return reached
 
-    def _asked_again(self, points: Tensor, reached: Tensor, claimed: Tensor) -> tuple[Tensor, Tensor]:
-        """What was reached, and the margin, both as the model computes them where low precision claims a success."""
-        there, raw = claimed.nonzero().flatten(), torch.full_like(reached, torch.nan)
-        if len(there):
-            rows = self._rows[there]
-            with torch.no_grad():
-                logits = self.classifier(points[there], rows)
-            exact = margin(logits, self.y[rows], self.topk)
-            raw[there], reached[there] = exact.to(raw.dtype), _less_rounding(exact, logits).to(raw.dtype)
-        return reached, raw
-
-    def _record_ties(self, tied: Tensor, points: Tensor, distance: Tensor, known: Tensor) -> None:
+    def _note_ties(self, tied: Tensor, rows: Tensor, points: Tensor, distance: Tensor, known: Tensor) -> None:
         tied = tied & (distance > 0) & (distance < (1 - CREDIT) * known)
-        if self._active is not None:
-            tied &= self._active
         if self._schedule.free and not bool(tied.any()):
             return
         if self.ties is None:
             self.ties = Ties.none(self.x, self.distance)
-        self.ties.record(self._rows, points, distance.where(tied, torch.inf), self._attack)
-
-    def affords(self, propagations: int) -> Tensor:
-        """Images that have a budget for so many more propagations, the one that is kept for verification included."""
-        if self.budget is None or self.queries is None:
-            return torch.ones_like(self.distance, dtype=torch.bool)
-        return self.queries.forwards + self.queries.backwards + propagations <= self.budget + 1
+        self.ties.record(rows, points, distance.where(tied, torch.inf), self._attack)
 
     def _next(self) -> None:
         """Decide which images the next evaluation is about."""
+        self._settle_in_time()
         if self._schedule.due:
             self._compact()
         else:
-            self._active = self._take(self.live())
+            self._rows.active = self._rows.take(self.live())
         self._seen = None
+
+    def _settle_in_time(self) -> None:
+        if self._claimed is not None and self._claimed.due:
+            self.settle()
 
     def _compact(self, ahead: int = 0) -> None:
         """Drop images that are finished or have spent the budget."""
         seen = self._look(ahead)
-        self._rows, self._active = rows_of(self.live(ahead), seen.live), None
+        live = self.live(ahead)
+        self._rows = Rows(len(self.x), rows_of(self._kept(live), seen.kept))
+        if self._claimed is not None:
+            self._rows.active = self._rows.take(live)
         self._over = seen.after_this_part == 0
         # A search in low precision keeps more of the budget back than the next one may.
-        self._exhausted = seen.after_this_attack == 0 and self._low is None
+        self._exhausted = seen.after_this_attack == 0 and self._claimed is None
         if seen.live == 0:
             raise Finished
 
@@ -340,7 +298,8 @@ class Search:
         goal, retired = (self.goal, self._retired) if self._outer is None else self._outer
         live, left = self.live(ahead), self._searchable(goal, retired)
         later = self._searchable(goal, self.distance == 0)
-        seen = self._seen = Seen.by_one_look(live, left, later, self._broken, self._to_verify)
+        seen = Seen.by_one_look(live, self._kept(live), left, later, self._broken, self._to_verify)
+        self._seen = seen
         self._schedule.looks += 1
         if seen.broken:
             raise ModelError(
@@ -350,25 +309,10 @@ class Search:
 
     def _uncount(self, *, forwards: bool = False, backwards: bool = False, times: int = 1) -> None:
         """Take finished images that were still in the batch out of the counts."""
-        if self._active is None or self.queries is None:
+        active = self._rows.active
+        if active is None or self.queries is None:
             return
-        finished = self._active.long().sub_(1).mul_(times)
+        finished = active.long().sub_(1).mul_(times)
         for counted, counts in ((forwards, self.queries.forwards), (backwards, self.queries.backwards)):
             if counted:
-                counts.index_add_(0, self._rows, finished)
-
-    def _take(self, tensor: Tensor) -> Tensor:
-        return tensor if len(self._rows) == len(tensor) else tensor[self._rows]
-
-    def _shown(self, part: Tensor) -> Tensor:
-        """What an attack sees: rows of all images, 0 for those that are not searched."""
-        if self._active is not None:
-            part = part.where(self._active.view(-1, *[1] * (part.ndim - 1)), 0)
-        return self._spread(part)
-
-    def _spread(self, part: Tensor, onto: Tensor | None = None) -> Tensor:
-        """Rows of the searched images, scattered into rows of all images: into `onto`, or into zeros."""
-        if len(part) == len(self.x):
-            return part
-        onto = part.new_zeros(len(self.x), *part.shape[1:]) if onto is None else onto
-        return onto.index_copy(0, self._rows, part)
+                counts.index_add_(0, self._rows.index, finished)

@@ -35,19 +35,25 @@ def verify(search: Search, *, push: bool) -> Found:
     rows = search.rows_found()
     delta = search.delta
     failed = _ask(search, search.adversarial[rows], rows)
-    found, to_mend = _look(search, failed)
-    if to_mend:
-        _push_out(search, delta, failed, _PUSHES if push else ())
+    factors = _PUSHES if push else ()
+    pushed = failed & search.affords(len(factors))
+    found, (failing, pushing, tied) = _look(search, failed, pushed, _nearer_ties(search))
+    if bool((failing | tied).any()):
+        _push_out(search, delta, failed, pushing.nonzero().flatten().to(failed.device), factors)
         _take_ties(search)
-        found, _ = _look(search, torch.zeros_like(failed))
+        found, _ = _look(search)
     return found
 
 
-def _look(search: Search, failed: Tensor) -> tuple[Found, bool]:
-    """What was found, and whether any of it failed or is farther than a tie; by one look."""
-    to_mend = failed | _nearer_ties(search)
-    *found, mask = fetched(search.winner, search.distance, search.guidance.blind, to_mend)
-    return Found(*found), bool(mask.any())
+def _look(search: Search, *masks: Tensor) -> tuple[Found, list[Tensor]]:
+    """What was found, and these masks on the host: by one look."""
+    found = fetched(search.winner, search.distance, search.guidance.blind, *masks)
+    return Found(*found[:3]), found[3:]
+
+
+def _where(mask: Tensor) -> Tensor:
+    """The rows where it is true, by one look."""
+    return fetched(mask)[0].nonzero().flatten().to(mask.device)
 
 
 def _ask(search: Search, points: Tensor, rows: Tensor) -> Tensor:
@@ -58,13 +64,15 @@ def _ask(search: Search, points: Tensor, rows: Tensor) -> Tensor:
     return failed.index_put((rows,), _alone(search, points, rows) <= 0)
 
 
-def _push_out(search: Search, delta: Tensor, failed: Tensor, factors: tuple[float, ...]) -> None:
-    """Lengthen the perturbations that failed until they do not, or give them up."""
-    for factor in factors:
-        rows = failed.nonzero().flatten()
-        if len(rows) == 0:
-            return
-        failed = _ask(search, search.clamp(search.x[rows] + factor * delta[rows]), rows)
+def _push_out(search: Search, delta: Tensor, failed: Tensor, rows: Tensor, factors: tuple[float, ...]) -> None:
+    """Lengthen the perturbations of these rows until they do not fail, and give up what still does, or was left out.
+
+    Each row is asked about with every factor: to look which of them is enough would make an accelerator wait.
+    """
+    for factor in factors if len(rows) else ():
+        longer = search.clamp(search.x[rows] + factor * delta[rows])
+        points = torch.where(per_image(failed[rows], longer).bool(), longer, search.adversarial[rows])
+        failed = failed.index_put((rows,), _ask(search, points, rows)[rows])
     search.distance = search.distance.masked_fill(failed, torch.inf)
     search.winner = search.winner.masked_fill(failed, -1)
     search.adversarial = torch.where(per_image(failed, search.x).bool(), search.x, search.adversarial)
@@ -79,11 +87,11 @@ def _nearer_ties(search: Search) -> Tensor:
 
 def _take_ties(search: Search) -> None:
     """Replace adversarial images by nearer ties, moved towards the clean image as far as they stay ties."""
-    rows = _nearer_ties(search).nonzero().flatten()
+    rows = _where(_nearer_ties(search))
     if len(rows) == 0 or search.ties is None:
         return
     points = search.ties.points[rows]
-    holds = _alone(search, points, rows) >= 0
+    holds = _where(_alone(search, points, rows) >= 0)
     rows, points = rows[holds], points[holds]
     if search.budget is None and not search.on_grid:
         points = _shortened(search, points, rows)
