@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradreg.calling.answers import Model, Output, answer, check_logits, leaf, required
+from gradreg.calling.answers import Model, Output, answer, check_logits, check_values, leaf, required
 from gradreg.calling.arithmetic import outside_autocast
 from gradreg.calling.asking import (
     check_settled,
@@ -24,19 +22,17 @@ from gradreg.calling.asking import (
 from gradreg.calling.contents import in_train_mode, is_said_by_weights
 from gradreg.calling.recomputing import differentiating
 from gradreg.calling.repeats import check_again, check_alone
+from gradreg.checks.box import check_in_box
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import check_count, check_numbers, check_switch
-from gradreg.checks.tensors import NORMALISED, check_batch, check_classes, check_device, check_labels, on_host
+from gradreg.checks.tensors import check_batch, check_classes, check_device, check_labels, on_host
 from gradreg.errors import ConfigError, DataError, ModelError
 from gradreg.fingerprints import answers_key, code_key, joint_key, model_key
 from gradreg.looks import fetched
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 
-# A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
-_ROUNDING = 32
-_BARELY = 1e-2
 # What weights do not say is known by the logits for this many images.
 _KNOWN_BY = 4
 
@@ -253,7 +249,7 @@ class Classifier(nn.Module):
         return logits
 
     def _check_answer(self, y: Tensor, logits: Tensor) -> None:
-        _check_logits(logits)
+        check_values(logits)
         check_classes(y, logits.shape[1])
 
     def ask(self, x: Tensor) -> Tensor:
@@ -305,47 +301,7 @@ class Classifier(nn.Module):
 
     def check_pixels(self, x: Tensor, name: str = "x") -> None:
         """Refuse pixels outside of the box, NaN included."""
-        low, high = self.box
-        smallest, largest = _range(x)
-        if not (low <= smallest and largest <= high):
-            what = "Pixels" if name == "x" else f"Pixels of {name}"
-            if not (isfinite(smallest) and isfinite(largest)):
-                raise DataError(f"{name} must hold finite pixels; got NaN or inf in some of its {len(x)} images.")
-            whole = self.box == (0.0, 1.0) and smallest >= 0 and NORMALISED < largest <= 255
-            remedy = (
-                "divide them by 255"
-                if whole
-                else "pass unnormalised images and put the normalisation inside, Classifier(model, mean=…, std=…)"
-            )
-            # Three digits hide what is beyond by rounding alone.
-            digits = 9 if max(low - smallest, largest - high) < _BARELY else 3
-            raise DataError(
-                f"{what} run from {smallest:.{digits}g} to {largest:.{digits}g}, outside the box {low:g} to {high:g}: "
-                f"{remedy}."
-            )
-
-
-def _check_logits(logits: Tensor) -> None:
-    finite = logits.isfinite().all(1)
-    scores = logits.to(at_least_single(logits.dtype))
-    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
-    all_finite, all_probabilities = torch.stack([finite, looks_like_one]).all(1).tolist()
-    if not all_finite:
-        first = int((~finite).nonzero()[0])
-        raise ModelError(
-            f"The model's logits are not finite for {int((~finite).sum())} images; the first is image {first}."
-        )
-    if all_probabilities:
-        raise ModelError(
-            "The model returns probabilities. Their gradients vanish where it is confident, so attacks would fail and "
-            "the model would look robust: return the logits, without the softmax at the end."
-        )
-
-
-def _range(values: Tensor) -> list[Any]:
-    """The smallest and the largest value, by one look at the device."""
-    found: list[Any] = torch.stack(values.aminmax()).tolist()
-    return found
+        check_in_box(x, self.box, name)
 
 
 def _channels(

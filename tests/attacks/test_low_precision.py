@@ -52,7 +52,8 @@ class Optimist(nn.Module):
 
     def __init__(self, share: float) -> None:
         super().__init__()
-        self.share, self.asked, self.training = share, [], False
+        self.share, self.training = share, False
+        self.asked: list[tuple[bool, int]] = []
 
     def forward(self, x: Tensor) -> Tensor:
         self.asked.append((torch.is_autocast_enabled("cpu"), len(x)))

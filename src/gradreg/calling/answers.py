@@ -9,6 +9,7 @@ from torch import Tensor
 from gradreg.checks.objects import Must
 from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, words_of
+from gradreg.precision import at_least_single
 
 MODEL = Must("an nn.Module or a function from images to logits", ModelError)
 Model = Annotated[Callable[[Tensor], Any], MODEL]
@@ -16,6 +17,9 @@ Model = Annotated[Callable[[Tensor], Any], MODEL]
 OUTPUT = Must("a function from what the model returns to logits")
 Output = Annotated[Callable[[Any], Tensor], OUTPUT]
 """From whatever a model returns to logits."""
+
+# A row whose sum differs from 1 by less than this many units of rounding is taken for probabilities.
+_ROUNDING = 32
 
 
 def answer(model: Model, x: Tensor, output: Output | None = None) -> Tensor:
@@ -75,6 +79,24 @@ def check_logits(logits: Tensor, images: int) -> Tensor:
     if logits.ndim == 2 and len(logits) == images and logits.shape[1] >= 2:
         return logits
     raise ModelError(_wanted(str(images), str(tuple(logits.shape))))
+
+
+def check_values(logits: Tensor) -> None:
+    """Refuse logits that are not finite, and probabilities in their place, by one look at the device."""
+    finite = logits.isfinite().all(1)
+    scores = logits.to(at_least_single(logits.dtype))
+    looks_like_one = (scores >= 0).all(1) & ((scores.sum(1) - 1).abs() < _ROUNDING * torch.finfo(logits.dtype).eps)
+    all_finite, all_probabilities = torch.stack([finite, looks_like_one]).all(1).tolist()
+    if not all_finite:
+        first = int((~finite).nonzero()[0])
+        raise ModelError(
+            f"The model's logits are not finite for {int((~finite).sum())} images; the first is image {first}."
+        )
+    if all_probabilities:
+        raise ModelError(
+            "The model returns probabilities. Their gradients vanish where it is confident, so attacks would fail and "
+            "the model would look robust: return the logits, without the softmax at the end."
+        )
 
 
 def required(input_gradient: Tensor | None) -> Tensor:
