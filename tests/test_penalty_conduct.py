@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
-from gradreg import regularized_loss
+from gradreg import ModelError, regularized_loss
 from gradreg.losses import cross_entropy
 
 
@@ -34,6 +35,28 @@ def test_running_statistics_are_updated_once_by_the_clean_batch(order: int, frac
     regularized_loss(model, x, y, lam=1.0, h=0.5, order=order, fraction=fraction, step=0)  # type: ignore[arg-type]
     for name, value in reference.state_dict().items():
         assert_close(model.state_dict()[name], value, rtol=0, atol=0)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = normed_net()[:3], nn.Linear(4 * 36, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(checkpoint(self.body, x, use_reentrant=False).flatten(1))
+        return found
+
+
+def test_double_backprop_does_not_move_checkpointed_statistics_twice() -> None:
+    """`loss.backward()` would compute the checkpointed part again, and move them again."""
+    model, (x, y) = Checkpointed(), images()
+    for options in ({}, {"bn": "frozen"}):
+        with pytest.raises(ModelError, match=r"double-backprop' leave activation checkpointing to .*: use method='fd'"):
+            regularized_loss(model, x, y, lam=1.0, method="double-backprop", **options)  # type: ignore[arg-type]
+    model.eval()
+    before = snapshot(model)
+    regularized_loss(model, x, y, lam=1.0, method="double-backprop").loss.backward()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_frozen_batch_norm_treats_every_image_on_its_own_and_remembers_nothing() -> None:

@@ -19,6 +19,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lam": 1.0, "scale": "true"}, "scale must be one of 'paper', 'dual'; got 'true'"),
     ({"lam": 1.0, "threat": "l3"}, "threat must be one of linf, l2, l1, .*; got 'l3'"),
     ({"lam": 1.0, "h": 0.0}, "h must be positive .*; got 0.0"),
+    (
+        {"lam": 1.0, "h": 1e4},
+        r"h must be at most 200, which moves every pixel by 100; got 10000\. It is .* in l2,",
+    ),
+    ({"lam": 1.0, "h": 1e30}, "h must be at most 200"),
+    ({"lam": 1.0, "h": torch.tensor([0.01, 300.0])}, "h must be at most 200"),
+    ({"lam": 1.0, "h": 500.0, "threat": "l1"}, "h must be at most 400, .* in l1,"),
+    ({"lam": 1.0, "h": 500.0, "threat": "linf"}, r"h must be at most 200, .* in l2 \(scale='paper'\),"),
+    ({"lam": 1.0, "h": 150.0, "threat": "linf", "scale": "dual"}, "h must be at most 100, .* in linf,"),
+    ({"eps": 500.0}, r"eps without h=, a step of eps/2, must be at most 400, .*; got 500\."),
     ({"lam": 1.0, "h": torch.ones(3)}, "one number, or one per image for all 2 images"),
     ({"lam": 1.0, "order": 3}, "order must be one of 1, 2; got 3"),
     ({"lam": 1.0, "method": "exact"}, "method must be one of .*; got 'exact'"),
@@ -73,3 +83,17 @@ def test_a_model_that_hides_its_input_is_refused() -> None:
             layer.requires_grad_(weights)
             with pytest.raises(ModelError, match="does not depend on the images"):
                 regularized_loss(lambda x: layer(x.detach()), torch.rand(2, 4), torch.tensor([0, 1]), **how)
+
+
+def test_long_steps_are_fine_where_none_is_taken_or_images_are_large() -> None:
+    model, y = nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), torch.tensor([0, 1])
+    x = torch.rand(2, 3, 8, 8)
+    ways: list[dict[str, Any]] = [
+        {"eps": 1e4, "method": "double-backprop"},
+        {"eps": 1e4, "h": 0.1},
+        {"eps": 12.0, "threat": "l1"},
+        {"lam": 1.0, "h": 1000.0},
+        {"lam": 1.0, "h": 1000.0, "threat": "linf"},
+    ]
+    for how in ways:
+        regularized_loss(model, x, y, **how)

@@ -5,8 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+import gradreg
 from gradreg import ConfigError, regularized_loss
 from gradreg.norms import Mahalanobis, Threat, Weighted
+from gradreg.norms.base import Radius
 from own_norms import SumOfChannels, ThreeHalves, matrix, own_norms
 
 NORMS = own_norms((3, 8, 8))
@@ -59,6 +61,37 @@ def test_autocast_does_not_reach_the_norm(batch: Batch) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         cast = regularized_loss(model, x, y, threat=t, lam=1.0)
     assert_close(cast.grad_norm, plain.grad_norm, rtol=1e-5, atol=0)
+
+
+def test_a_step_may_be_as_long_as_an_image_is_wide_in_that_norm(smooth_net: nn.Module, batch: Batch) -> None:
+    """Known after the first images of a shape: a step on an accelerator does not wait to find out."""
+    asked = []
+
+    class Thousandfold(SumOfChannels):
+        def norm(self, v: Tensor) -> Tensor:
+            asked.append(len(v))
+            return 1000 * super().norm(v)
+
+        def dual_norm(self, g: Tensor) -> Tensor:
+            return super().dual_norm(g) / 1000
+
+        def ascent(self, g: Tensor) -> Tensor:
+            return super().ascent(g) / 1000
+
+        def project(self, v: Tensor, radius: Radius) -> Tensor:
+            return super().project(v, radius / 1000)
+
+        def sample(self, like: Tensor, radius: Radius, generator: torch.Generator) -> Tensor:
+            return super().sample(like, radius / 1000, generator)
+
+    t = Thousandfold()
+    gradreg.GradientPenalty(threat=t, lam=1.0, h=1000.0)(smooth_net, *batch)
+    with pytest.raises(ConfigError, match=r"h must be at most .* in thousandfold"):
+        regularized_loss(smooth_net, *batch, threat=t, lam=1.0, h=1e9)
+    asked.clear()
+    with pytest.raises(ConfigError, match=r"h must be at most"):
+        regularized_loss(smooth_net, *batch, threat=t, lam=1.0, h=1e9)
+    assert not asked
 
 
 def test_norms_that_do_not_fit_are_refused(smooth_net: nn.Module, batch: Batch) -> None:

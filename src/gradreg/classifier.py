@@ -59,6 +59,8 @@ class Checked:
     labels: Tensor
     said: Tensor
     """The logits again, on the host."""
+    low: Tensor | None
+    """The logits in low precision, on the host, if they were asked for."""
 
 
 class Classifier(nn.Module):
@@ -223,17 +225,21 @@ class Classifier(nn.Module):
             check_alone(self.ask, x, self.box, logits)
         return logits
 
-    def check_at_once(self, x: Tensor, y: Tensor, again: Callable[[Tensor], Tensor]) -> Checked:
+    def check_at_once(
+        self, x: Tensor, y: Tensor, again: Callable[[Tensor], Tensor], low: torch.dtype | None = None
+    ) -> Checked:
         """Check what `check` does by one look at the device; `again` asks the model once more about the images."""
         self._check_call(x, y)
         if on_host(x):
             self.check_pixels(x)  # before the model sees them, since that costs nothing
         logits = self._ask_settled(x)
-        pixels, labels, said, repeated = fetched(x, y, logits, again(x))
+        with self.computing(low):
+            also = [] if low is None else [self.ask(x)]
+        pixels, labels, said, repeated, *rounded = fetched(x, y, logits, again(x), *also)
         self.check_pixels(pixels)
         self._check_answer(labels, said)
         check_again(self.ask, x, self.box, said, repeated)
-        return Checked(logits, pixels, labels, said)
+        return Checked(logits, pixels, labels, said, rounded[0] if rounded else None)
 
     def _check_call(self, x: Tensor, y: Tensor) -> None:
         """Refuse what shows without the values of a tensor."""

@@ -19,7 +19,14 @@ from gradreg.checks.scalars import Count
 from gradreg.evaluation import EvaluationOptions
 
 # The same wherever an argument has that name; "same" is to give the answer of the valid call.
-TAKEN = {"seed": "0, 10**12", "eps": "0, 10**12", "radius": "10**12", "sigma": "10**12", "y": "same: int32, uint8"}
+TAKEN = {
+    "weights": "without axes",
+    "seed": "0, 10**12",
+    "eps": "0, 10**12",
+    "radius": "10**12",
+    "sigma": "10**12",
+    "y": "same: int32, uint8",
+}
 _SAME = {"batch_size": "same: 10**12"}
 AN_ATTACK = _SAME | {"eps": "0, 10**12, array of 2"}
 _RADII = {"radii": "0, 2.5, 10**12, array of 2"}
@@ -29,8 +36,8 @@ _LIKE: dict[str, Call] = {
     f"norms.{name}": Call(lambda: {"threat": gradreg.threat("l2"), "like": toys.images()}, {"like": "2×3 tensor"})
     for name in ("check", "checked", "probe", "reach_of", "usual_radii_of")
 }
-_STRENGTH = {"weight": "0, 10**12", "h": "10**12", "lazy": "10**12", "noise": "0", "output_slope": "0, 10**12"}
-_STRENGTH |= {"omega": "0, 10**12", "second_step": "0, 10**12"}
+_STRENGTH = {"weight": "0, 10**12", "lazy": "10**12", "noise": "0", "output_slope": "0, 10**12"}
+_STRENGTH |= {"omega": "0, 10**12", "second_step": "0, 10**12", "eps": "0"}  # no step is longer than an image is wide
 
 MEASURES: dict[str, Call] = {
     "AttackResult.plot": Call(lambda: {"x": toys.images()}, of=toys.attacked),
@@ -74,7 +81,12 @@ MEASURES: dict[str, Call] = {
             "eps": torch.tensor([0.1, 0.2]),
             "omega": torch.tensor([0.1, 0.2]),
         },
-        {"threshold": "0, -1, 10**12", "eps": ""},
+        {
+            "threshold": "0, -1, 10**12",
+            "eps": "",
+            "lipschitz": "same: without axes",
+            "lipschitz_upper": "without axes",
+        },
     ),
     "Regularity.load": Call(lambda: {"path": toys.files()["regularity"]}),
     "Regularity.omega_at": Call(lambda: {"eps": 0.1}, of=toys.regularity, nan=True),
@@ -302,3 +314,15 @@ INNER = (
 
 CALLS = {name: call for name, call in _BY_DEFAULT.items() if name not in MADE} | MEASURES | _LIKE
 CALLS |= _OF_NORMS | _OF_OBJECTIVES | TRAINING
+
+# What may be passed in another form: images and labels for a data set, anybody's images for an attack's result.
+OTHERWISE: dict[str, Call] = {
+    "evaluate": Call(
+        lambda: {"model": Counting(), "data": (toys.images(), toys.labels()), **toys.QUICK}, MEASURES["evaluate"].takes
+    ),
+    "Pool.update": Call(lambda: asked(result=1 - toys.images(), threat="l2")(), {"threat": "None"}, of=toys.pool),
+    "fit": Call(
+        lambda: {"model": Counting().train(), "data": (toys.images(), toys.labels()), "held_out": 1} | toys.BRIEF,
+        TRAINING["fit"].takes,
+    ),
+}

@@ -1,6 +1,7 @@
 """What is put in the place of an argument: numbers, texts and things of another kind; tensors that look right."""
 
 import types
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -50,7 +51,6 @@ def images(x: Tensor) -> dict[str, Any]:
         "complex": x.to(torch.complex64),
         "no image": x[:0],
         "no pixel": x[..., :0],
-        "without axes": x.sum(),
         "one axis": x.flatten(),
         "as a list": x.tolist(),
         "as an array": x.numpy(),
@@ -91,13 +91,32 @@ def column(values: Tensor) -> dict[str, Any]:
     }
 
 
-def spoiled(argument: Argument, call: Mapping[str, Any]) -> dict[str, Any]:
+def odd(value: Tensor) -> dict[str, Any]:
+    """Tensors of the kinds that torch hardly computes with, or whose values are not there, in the place of `value`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, of a prototype
+        nested = torch.nested.nested_tensor(list(value) if value.ndim > 1 else [value.reshape(-1)])
+    return {
+        "float8": torch.zeros(value.shape).to(torch.float8_e4m3fn),
+        "sparse": value.to_sparse() if value.ndim else value[None].to_sparse(),
+        "nested": nested,
+        "without values": value.to("meta"),
+        "without axes": value.sum(),
+    }
+
+
+def spoiled(entry: str, argument: Argument, call: Mapping[str, Any]) -> dict[str, Any]:
     """What is tried for this argument of that call, by a name for each."""
     found, given = dict(ANYTHING), call.get(argument.name)
     if isinstance(given, Tensor) and argument.name in _TENSORS:
         found |= _TENSORS[argument.name](given)
         if "model" not in call:  # nothing says where it must be
             found.pop("on another device", None)
+    if isinstance(given, Tensor) or Tensor in kinds(argument.hint):
+        found |= odd(given if isinstance(given, Tensor) else torch.ones(4))
+    if isinstance(given, tuple) and argument.name == "data":
+        found |= {f"images {label}": (value, given[1]) for label, value in odd(given[0]).items()}
+        found |= {f"labels {label}": (given[0], value) for label, value in odd(given[1]).items()}
     named = kinds(argument.hint)
     if named & {int, float} and not named & {Sequence, tuple, Iterable}:
         found["several"] = [0.5, 0.5]
@@ -137,6 +156,7 @@ def may_be(argument: Argument, label: str) -> bool:
         "[]": bool(named & {Sequence, Iterable, tuple, list}),
         "{}": bool(named & {Mapping, dict, Iterable}),
         "2.5": float in named,
+        "without axes": bool({int, float} & named),
         "several": False,
     }
     limits = limits_of(argument.hint)

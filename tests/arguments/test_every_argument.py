@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from arguments.calls import CALLS, INNER, MADE
+from arguments.calls import CALLS, INNER, MADE, OTHERWISE
 from arguments.spoiled import spoiled
 from arguments.surface import entries
 from arguments.trying import complaints, run
@@ -30,7 +30,9 @@ def test_everything_public_has_a_valid_call() -> None:
 
 def test_there_are_as_many_as_docs_say() -> None:
     known = entries()
-    tried = sum(len(spoiled(each, call.given())) for name, call in CALLS.items() for each in known[name].arguments)
+    tried = sum(
+        len(spoiled(name, each, call.given())) for name, call in CALLS.items() for each in known[name].arguments
+    )
     assert tried > 20_000  # docs/reliability.md
 
 
@@ -44,6 +46,15 @@ def test_odd_arguments_are_refused_or_mean_something(
         with pytest.raises(GradregError, match=call.needs) if _lacks(call.needs) else nullcontext():
             run(entry, call, {})
     found = list(complaints(entry, call, "impossible" if call.heavy else "all"))
+    assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_odd_arguments_of_another_valid_call_are_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = list(complaints(entries()[name], OTHERWISE[name], "impossible"))
     assert not found, "\n".join(["", *found])
 
 

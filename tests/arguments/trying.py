@@ -49,7 +49,7 @@ def complaints(entry: Entry, call: Call, kind: Kind) -> Iterator[str]:
     """What is wrong with how it takes odd arguments, a line for each."""
     given = call.given()
     for argument in entry.arguments:
-        for label, value in spoiled(argument, given).items():
+        for label, value in spoiled(entry.name, argument, given).items():
             if value is None and argument.name not in given and argument.default is None:
                 continue  # the valid call itself
             possible = label in _taken(call, argument)[0] or may_be(argument, label)

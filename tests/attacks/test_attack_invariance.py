@@ -176,3 +176,18 @@ def test_shards_give_the_answer_of_one_process(tmp_path: object) -> None:
         pool.merge(shard)
     torch.testing.assert_close(pool.result.distance, whole.distance, atol=1e-5, rtol=0)
     assert pool.result.winner == whole.winner
+
+
+@pytest.mark.parametrize("attacks", [["boundary"], ["boundary", "square"]])
+@pytest.mark.parametrize("budget", [60, 100, 150])
+def test_a_budget_ends_an_image_whatever_others_have_left(attacks: list[str], budget: int) -> None:
+    """A walk that cannot afford its next probes is over, in a batch as alone."""
+    x = images(7, 20, "middle")
+    x[3:] = x[3:] * 2 - 0.5  # some are far from any boundary, and spend more on a start
+    model = linear_model(20, classes=4)
+    y = model(x).argmax(1)
+    whole = attack(model, x, y, attacks=attacks, budget=budget)
+    for i in range(len(x)):
+        alone = attack(model, x[i : i + 1], y[i : i + 1], attacks=attacks, budget=budget)
+        torch.testing.assert_close(alone.distance, whole.distance[i : i + 1], atol=1e-5, rtol=0)
+        assert torch.equal(alone.propagations, whole.propagations[i : i + 1])

@@ -1,11 +1,15 @@
 """Images that fail when they are asked about alone: pushed outwards until they do not, or given up."""
 
+from typing import Literal
+
 import pytest
 import torch
+from attack_models import images, small_network
 from torch import Tensor, nn
 
 from gradreg import Classifier
 from gradreg.attacks import attack
+from gradreg.errors import ModelError
 
 BEHIND = 0.05
 
@@ -62,3 +66,30 @@ def test_a_push_keeps_to_the_budget(budget: int) -> None:
     for image in result.adversarial[result.success]:
         assert int(Alone()(image[None]).argmax()) == 1
     assert bool(result.success[:4].all()) is (budget == 60)
+
+
+class NotANumberAlone(nn.Module):
+    """A hyperplane, but a batch of one that is beyond it has no answer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height = x.flatten(1)[:, 0]
+        height = height.masked_fill((height > 0) & (len(x) == 1), torch.nan)
+        return torch.stack([-height, height], 1)
+
+
+@pytest.mark.parametrize("precision", ["model", "bf16"])
+def test_no_answer_alone_is_an_error(precision: Literal["model", "bf16"]) -> None:
+    model = Classifier(NotANumberAlone().eval(), box=(-1e3, 1e3))
+    with pytest.raises(ModelError, match="not finite for a perturbed image"):
+        attack(model, X, Y, threat="l2", attacks=["deepfool"], precision=precision)
+
+
+@pytest.mark.parametrize("budget", [7, 10, 20, 30, 60])
+@pytest.mark.parametrize("bits", [3, 6])
+def test_rounding_to_a_grid_keeps_to_the_budget(budget: int, bits: int) -> None:
+    x = images(6, 20, "middle").mul(2**bits - 1).round().div(2**bits - 1)
+    y = small_network()(x).argmax(1)
+    result = attack(small_network(), x, y, threat="l2", attacks=["fmn"], budget=budget, quantize=bits)
+    assert result.propagations.max() <= budget
+    if budget == 60:
+        assert result.success.any()

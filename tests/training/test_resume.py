@@ -5,8 +5,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,121 @@ def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
     tiny_fit(tmp_path / "run", epochs=1, resume=True)
     with pytest.raises(ConfigError, match=r"deterministic must be False to resume .*; got True"):
         tiny_fit(tmp_path / "run", epochs=1, deterministic=True, resume=True)
+
+
+def stopped(run: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Path:
+    """A run that was killed before its seventh step, the second of the second epoch; its newest checkpoint."""
+    with pytest.raises(Killed), dying_at_step(7, monkeypatch):
+        tiny_fit(run, **changes)
+    older, newest = sorted(run.glob("state-*.safetensors"))
+    older.unlink()
+    return newest
+
+
+def without(beginning: str) -> Callable[[State], State]:
+    def change(state: State) -> State:
+        return State({k: v for k, v in state.tensors.items() if not k.startswith(beginning)}, state.numbers)
+
+    return change
+
+
+def renamed(before: str, after: str) -> Callable[[State], State]:
+    return lambda state: State({k.replace(before, after): v for k, v in state.tensors.items()}, state.numbers)
+
+
+def with_tensor(name: str, value: torch.Tensor) -> Callable[[State], State]:
+    return lambda state: State({**state.tensors, name: value}, state.numbers)
+
+
+def with_number(name: str, value: Any) -> Callable[[State], State]:
+    return lambda state: State(state.tensors, {**state.numbers, name: value})
+
+
+DAMAGE: dict[str, tuple[Callable[[State], State], str]] = {
+    "one moment gone": (without("optimizer/0.0.exp_avg"), r"optimizer/0\.0\.exp_avg is missing"),
+    "a moment of all gone": (renamed("exp_avg_sq", "expavgsq"), r"optimizer/0\.\d\.expavgsq, .* does not fit"),
+    "its count gone": (without("optimizer/0.3.step"), r"optimizer/0\.3\.step is missing"),
+    "no optimizer": (without("optimizer/"), "must hold the state of the optimizer after 6 steps; got none of it"),
+    "a number for a moment": (with_tensor("optimizer/0.0.exp_avg", torch.tensor(0.0)), "shape .*, does not fit"),
+    "whole moments": (with_tensor("optimizer/0.3.exp_avg", torch.ones(8, dtype=torch.int64)), "int64 .* does not fit"),
+    "too many updates": (with_tensor("optimizer/0.0.step", torch.tensor(7.0)), "from 1 to 6, the steps made; got 7"),
+    "updates below 1": (with_tensor("optimizer/0.0.step", torch.tensor(-1.0)), "from 1 to 6, the steps made; got -1"),
+    "no sums": (without("sums/"), "sums/loss of the 1 batches of its epoch is missing"),
+    "a step too far": (with_number("step", 999), "step must be 6 after 1 epochs and 1 batches; got 999"),
+    "a step too few": (with_number("step", 5), "step must be 6 after 1 epochs and 1 batches; got 5"),
+}
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["", "of before tensors were counted"])
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_checkpoint_that_is_not_whole_is_refused(
+    kind: str, counted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, said = DAMAGE[kind]
+    newest = stopped(tmp_path / "run", monkeypatch)
+    state = change(read(newest))
+    numbers = {name: value for name, value in state.numbers.items() if name != "tensors"}
+    write(newest, State(state.tensors, {**numbers, "tensors": len(state.tensors)} if counted else numbers))
+    before = newest.read_bytes()
+    with pytest.raises(RunError, match=said) as caught:
+        tiny_fit(tmp_path / "run", resume=True)
+    assert "\n" not in str(caught.value)
+    assert newest.read_bytes() == before
+
+
+def test_a_checkpoint_knows_how_many_tensors_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight without state may be one that is not trained, so that only the number tells."""
+    newest = stopped(tmp_path / "run", monkeypatch)
+    state = read(newest)
+    kept = without("optimizer/0.3.")(state)
+    write(newest, kept)
+    with pytest.raises(RunError, match=f"must hold {len(state.tensors)} tensors; got {len(state.tensors) - 3}"):
+        tiny_fit(tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("name", ["sgd", "muon"])
+def test_other_optimizers_are_whole_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = stopped(tmp_path / "run", monkeypatch, optimizer={"name": name})
+    state = renamed("momentum_buffer", "momentum")(read(newest))
+    write(newest, state)
+    with pytest.raises(RunError, match=r"optimizer/0\.\d\.momentum, .* does not fit"):
+        tiny_fit(tmp_path / "run", optimizer={"name": name}, resume=True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train_only": ["6"]},
+        {"train_only": ["6"], "optimizer": {"name": "muon"}},
+        {"optimizer": {"name": "sgd", "momentum": 0.0, "nesterov": False}},
+    ],
+    ids=["frozen", "frozen, muon", "without momentum"],
+)
+def test_what_has_no_state_needs_none(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_fit(tmp_path / "whole", **changes)
+    stopped(tmp_path / "run", monkeypatch, **changes)
+    tiny_fit(tmp_path / "run", **changes, resume=True)
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_loader_that_gives_more_than_its_length_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its epochs are as long as the metrics say, whatever its length is."""
+
+    class Longer(list[Any]):
+        def __len__(self) -> int:
+            return 2
+
+    images = digits(60)
+    x, y = images.floats(), images.labels
+    data = Longer((x[at : at + 20], y[at : at + 20]) for at in (0, 20, 40)), [(x, y)]
+    warns = partial(pytest.warns, UserWarning, match="The training batches were 3, and their length is 2")
+    with warns():
+        tiny_fit(tmp_path / "whole", data=data, epochs=3)
+    with warns(), pytest.raises(Killed), dying_at_step(5, monkeypatch):
+        tiny_fit(tmp_path / "killed", data=data, epochs=3)
+    with warns():
+        tiny_fit(tmp_path / "killed", data=data, epochs=3, resume=True)
+    assert same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_a_run_with_an_objective_made_in_python_resumes(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from kinds import A_MODULE, MIXES, TRAINED, Around, Odd, around, centred, linear, seeded
+from kinds import A_MODULE, MIXES, PRECISION, TRAINED, Around, Odd, around, centred, linear, seeded
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
@@ -233,5 +233,5 @@ STATE = {
     "instance norm with running statistics": Odd(
         seeded(instance_norm), seeded(instance_norm_by_hand), not_compared=("fit",)
     ),
-    "observes": Odd(Observer, None, {"": MIXES}),
+    "observes": Odd(Observer, None, {"": MIXES, "regularized_loss": PRECISION, "fit": PRECISION}),
 }

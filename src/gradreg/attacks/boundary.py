@@ -90,8 +90,10 @@ def _way(search: Search, draw: int, probes: int, reach: Tensor, smooth: bool) ->
         points = search.clamp(best + steps)
         hit = search.sides(points, rows).to(best.dtype)
         moved = threat.to_core(points.sub_(best).flatten(0, 1)).view_as(noise)
-        hits, total = hits + hit.sum(0), total + moved.sum(0)
-        struck += (moved * hit.view_as(across)).sum(0)
+        # One after the other: sums of parts depend on how many probes share a call, and so on the batch.
+        for one, by in zip(moved, hit, strict=True):
+            hits, total = hits + by, total + one
+            struck = struck + per_image(by, one) * one
     share = hits / probes
     way = struck - per_image(share, best) * total
     way = _unit(way - per_image(inner(way, towards), best) * towards)

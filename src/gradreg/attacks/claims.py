@@ -41,9 +41,15 @@ class Claims:
         self.low, self.sure = low, sure
         self.open = torch.zeros_like(sure.winner, dtype=torch.bool)
         """Images with a claim that was not asked about yet."""
+        self.failed = torch.zeros_like(self.open)
+        """Images of which a claim did not hold."""
         self.doubt = torch.zeros_like(sure.distance)
         """What the margin in low precision must exceed, per image."""
         self._margin = self.doubt
+        self.restart()
+
+    def restart(self) -> None:
+        """Ask soon again, since another part of the attack begins."""
         self._apart = self._left = 1
 
     @property
@@ -66,6 +72,7 @@ class Claims:
         holds = ~self.open | (margin > 0)
         error = (self._margin - margin).nan_to_num(0.0)
         self.doubt = torch.maximum(self.doubt, error.masked_fill(holds, 0))
+        self.failed = self.failed | ~holds
         self.sure, self.open = record.where(holds, self.sure), torch.zeros_like(self.open)
         self._apart = self._left = min(2 * self._apart, _APART)
         return self.sure

@@ -6,11 +6,15 @@ from typing import Annotated, Literal
 
 from gradreg.attacks.search import LEAST_BUDGET
 from gradreg.checks.fields import check_fields
-from gradreg.checks.scalars import AtMost, Count, Natural, Range, check_numbers
+from gradreg.checks.scalars import AtMost, Count, Natural, Range, check_integer, check_numbers
 from gradreg.norms import Threat, ThreatName
 from gradreg.norms import threat as named_threat
 
 _Budget = Annotated[int, Range(least=LEAST_BUDGET, usual="propagations per image, for one query and its checks")]
+# Of a budget, so much at most is kept back to round what was found: two forwards for each length that is tried.
+_TO_ROUND, _PART_TO_ROUND, _LEAST_TO_ROUND = 24, 4, 2
+# Low precision takes two more forwards at least: it is compared with the model's, and a claim is asked about.
+_TO_COMPARE = 2
 _Bits = Annotated[int, Range(least=1, most=16, usual="bits per pixel; 8 for usual images")]
 
 
@@ -39,6 +43,18 @@ class SearchOptions:
         check_fields(self)
         named_threat(self.threat)
         radii_of(self.eps)
+        if self.budget is not None:
+            least = LEAST_BUDGET + (0 if self.precision == "model" else _TO_COMPARE)
+            least += 0 if self.quantize is None else _LEAST_TO_ROUND
+            check_integer("budget", self.budget, least=least, usual="propagations per image, with these options")
+
+    @property
+    def search_budget(self) -> int | None:
+        """Propagations per image for the search itself: the last one verifies, and some round to the grid."""
+        if self.budget is None:
+            return None
+        rounding = max(_LEAST_TO_ROUND, min(_TO_ROUND, self.budget // _PART_TO_ROUND))
+        return self.budget - 1 - (0 if self.quantize is None else rounding)
 
     @property
     def norm(self) -> Threat:

@@ -14,7 +14,7 @@ from gradreg.attacks.theirs import verified
 from gradreg.checks.calls import validated
 from gradreg.checks.objects import check_kind, check_several
 from gradreg.checks.scalars import check_count, shown
-from gradreg.checks.tensors import check_positions
+from gradreg.checks.tensors import check_batch, check_positions
 from gradreg.codec import join
 from gradreg.columns import check_bools, check_floats, check_number, check_pixels, check_whole
 from gradreg.errors import ConfigError, DataError
@@ -82,15 +82,15 @@ class Pool:
         attacked, `name` is what it is called, and `threat` the norm of an empty pool. Each is asked alone and measured
         here, and what does not hold is left out.
         """
-        if not isinstance(result, AttackResult):
-            result = self._verified(result, model, x, y, name, threat)
-        elif not (model is None and x is None and y is None and threat is None):
-            raise ConfigError("model=, x=, y= and threat= belong to images; an attack's result has been verified.")
         images = (
             torch.arange(len(self), device="cpu")
             if images is None
             else check_positions("images", images, len(self)).cpu()
         )
+        if not isinstance(result, AttackResult):
+            result = self._verified(result, model, x, y, name, threat)
+        elif not (model is None and x is None and y is None and threat is None):
+            raise ConfigError("model=, x=, y= and threat= belong to images; an attack's result has been verified.")
         if len(images) != len(result) or len(images.unique()) < len(images):
             raise DataError(
                 f"A result of {len(result)} images cannot be entered at {len(images)} of {len(self)} places."
@@ -156,6 +156,8 @@ class Pool:
         if known is None:
             raise ConfigError("The pool is empty, so pass threat=, the norm that distances are measured in.")
         topk = self._best.topk if self._best else 1
+        if isinstance(adversarial, Tensor):
+            check_batch(adversarial, "result")
         return verified(model, x, y, adversarial, threat=known, topk=topk, name=name)  # type: ignore[arg-type]
 
     def merge(self, *others: "Pool") -> "Pool":

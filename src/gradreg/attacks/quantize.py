@@ -8,18 +8,18 @@ from gradreg.attacks.search import Finished, Search
 _FACTORS = (1.0, 1.01, 1.03, 1.06, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 5.0, 9.0)
 
 
-def snap(search: Search, bits: int) -> None:
+def snap(search: Search, bits: int, budget: int | None) -> None:
     """Replace each adversarial image by one on the grid: the first longer perturbation that survives rounding.
 
     Rounding to the nearest level removes perturbations below half a level, so rounding away from the clean image is
-    tried too.
+    tried too. What the budget does not allow to try is not found.
     """
     delta, found = search.delta, search.found
     unfinished = search.distance > 0
     search.distance = search.distance.masked_fill(unfinished, torch.inf)
     winner, search.winner = search.winner, search.winner.masked_fill(unfinished, -1)
     search.ties, search.on_grid = None, True
-    search.adversarial, search.budget = search.x.clone(), None
+    search.adversarial, search.budget = search.x.clone(), budget
     search.reopen(torch.zeros_like(search.goal))
     try:
         search.begin(0)

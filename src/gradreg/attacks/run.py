@@ -20,17 +20,19 @@ from gradreg.attacks.verify import verify
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
-from gradreg.classifier import Classifier, Queries
+from gradreg.classifier import Checked, Classifier, Queries
 from gradreg.config.options import takes
 from gradreg.errors import ConfigError, DataError, PrecisionError, warn
 from gradreg.fingerprints import image_keys
-from gradreg.losses import misclassified
+from gradreg.losses import margin, misclassified
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress, reported
 
 _LOW = {"bf16": torch.bfloat16}
+# Rounding in low precision may be this fraction of an image's margin, for half of the images.
+_LOST = 0.1
 
 
 class Attack:
@@ -164,7 +166,7 @@ def run_plan(
             report = _reporter(progress, number, len(batches))
             left_early = _pursue(search, plan, radii, begin, report, low)
             if options.quantize is not None:
-                snap(search, options.quantize)
+                snap(search, options.quantize, None if options.budget is None else options.budget - 1)
             found = verify(search, push=options.quantize is None)
         told.append(found)
         names = ["", *(step.attack.name for step in plan), "start"]
@@ -191,17 +193,19 @@ def run_plan(
 
 def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, options: SearchOptions) -> Search:
     """Check the model and the images, and that the model returns the same logits twice, with others in the batch."""
-    halves = torch.arange(len(x), device=x.device).tensor_split(2 if len(x) > 1 else 1)
+    # Every second image, so that no part holds all neighbours of an image, of which a model may make groups.
+    places = torch.arange(len(x), device=x.device)
+    halves = [half for half in (places[::2], places[1::2]) if len(half)]
+    back = torch.cat(halves).argsort()
 
     def again(x: Tensor) -> Tensor:
         with torch.no_grad():
-            return torch.cat([classifier(x[half], half) for half in halves])
+            return torch.cat([classifier(x[half], half) for half in halves])[back]
 
-    known = classifier.check_at_once(x, y, again)
     low = _LOW.get(options.precision)
-    if low is not None:
-        _refuse_lost_logits(known.said, low)
-    queries.forwards.add_(1)
+    known = classifier.check_at_once(x, y, again, low)
+    _refuse_lost_margins(known, options.topk)
+    queries.forwards.add_(1 if low is None else 2)
     topk = options.topk
     return Search(
         classifier,
@@ -212,21 +216,25 @@ def _prepare(classifier: Classifier, x: Tensor, y: Tensor, queries: Queries, opt
         topk=topk,
         seed=options.seed,
         queries=queries,
-        budget=None if options.budget is None else options.budget - 1,  # the last one verifies
+        budget=options.search_budget,
         keys=image_keys(known.pixels),
         right=int((~misclassified(known.said, known.labels, topk)).sum()),
-        evaluations=1 + len(halves),
+        evaluations=1 + len(halves) + (low is not None),
     )
 
 
-def _refuse_lost_logits(logits: Tensor, low: torch.dtype) -> None:
-    """Where rounding makes all logits of an image one number, a search finds nothing, which looks like robustness."""
-    largest, extent = logits.abs().amax(1), logits.amax(1) - logits.amin(1)
-    lost = (extent > 0) & (extent < torch.finfo(low).eps * largest)
-    if 2 * int(lost.sum()) > len(logits):
+def _refuse_lost_margins(known: Checked, topk: int) -> None:
+    """Where rounding in low precision is as large as what an attack has to overcome, a model looks robust by it."""
+    if known.low is None:
+        return
+    exact, rounded = (margin(logits, known.labels, topk) for logits in (known.said, known.low))
+    right = exact < 0
+    lost = ((rounded - exact).abs() / exact.abs().clamp(min=torch.finfo(exact.dtype).tiny))[right]
+    share = float(lost.median()) if len(lost) else 0.0
+    if not share <= _LOST:
         raise PrecisionError(
-            f"In bfloat16 most images' logits are rounded to the same number: they are as large as "
-            f"{float(largest.amax()):.2g} and differ by {float(extent.median()):.2g}; use precision='model'."
+            f"Rounding in bfloat16 makes up {share:.0%} of the median margin of this model's logits, which are as "
+            f"large as {float(known.said.abs().amax()):.2g}; use precision='model'."
         )
 
 
@@ -261,9 +269,25 @@ def _pursue(
                 search.leave(far)
                 left_early, pending = left_early | far, pending & ~far
             report(past * len(plan) + number + 1, rounds * len(plan))
+        if low is not None:
+            _mend(search, plan)
         if radii is not None:
             pending &= search.distance <= search.goal
     return left_early
+
+
+def _mend(search: Search, plan: Sequence[Step]) -> None:
+    """Search again as the model computes for images that low precision has led astray."""
+    astray = search.astray()
+    if astray is None:
+        return
+
+    def run(step: Step) -> None:
+        search.retire(~astray)
+        step.attack.search(search, **step.options)
+
+    for number, step in enumerate(plan):
+        _attempt(search, number, step.attack.claims, partial(run, step))
 
 
 def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:

@@ -40,6 +40,14 @@ class Finished(Exception):  # noqa: N818 - it ends an attack and is no error
     """No image is left to search, or the budget is spent."""
 
 
+def refuse_broken(broken: object) -> None:
+    """Raise an error if it is true: whether logits were not finite somewhere."""
+    if broken:
+        raise ModelError(
+            "The model's logits are not finite for a perturbed image: look for overflow or 0/0 in the model."
+        )
+
+
 def _less_rounding(raw: Tensor, logits: Tensor) -> Tensor:
     return raw - _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
 
@@ -82,7 +90,8 @@ class Search(Unfinished):
         self._attack, self._claims = -1, True
         self._before = self.distance
         self._schedule = Schedule.of(x.device, evaluations)
-        self._broken = torch.zeros((), dtype=torch.bool, device=x.device)
+        self.broken = torch.zeros((), dtype=torch.bool, device=x.device)
+        """Whether logits were not finite somewhere."""
         self.guidance = Guidance(wrong)
         right = int((~wrong).sum()) if right is None else right
         self._rows = Rows(len(x), rows_of(~wrong, right))
@@ -120,6 +129,8 @@ class Search(Unfinished):
             # Images that were finished in this part are searched again from the next call on.
             self.goal, self._retired, self._rows, self._outer = goal, retired, rows, outer
         self.settle()
+        if self._claimed is not None:
+            self._claimed.restart()
 
     def settle(self) -> None:
         """Ask about all claims of low precision as the model computes, and take back those that do not hold."""
@@ -137,10 +148,17 @@ class Search(Unfinished):
                 self.queries.forwards.index_add_(0, rows, open_.long() - 1)
             raw = margin(logits, self.y[rows], self.topk)
             exact = _less_rounding(raw, logits).to(self.distance.dtype)
-            self._broken |= ~(exact.isfinite() | ~open_).all()
+            self.broken |= ~(exact.isfinite() | ~open_).all()
             reached = reached.index_copy(0, rows, exact)
             self._note_ties((raw == 0) & open_, rows, points, self.distance[rows], claimed.sure.distance[rows])
-        self._record = claimed.settle(self._record, reached)
+        self._record, self._seen = claimed.settle(self._record, reached), None
+        self._contested = self._contested | claimed.failed
+
+    def astray(self) -> Tensor | None:
+        """Images for which low precision found nothing; with radii, nothing within its goal but false claims."""
+        mask = self._contested & ~(self.distance <= self.goal) if self.fixed_radius else ~self.found
+        self._schedule.looks += 1
+        return mask if bool(mask.any()) else None
 
     def rows_found(self) -> Tensor:
         """Indices of the images that have an adversarial image, other than itself, after the last evaluation."""
@@ -161,15 +179,15 @@ class Search(Unfinished):
         return self._rows.shown(self._reached(points, logits))
 
     def searched(self, ahead: int) -> Tensor:
-        """Indices of the images that are searched and have a budget for `ahead` more propagations."""
+        """Indices of the images that are searched; those without a budget for `ahead` more propagations are retired."""
+        self._settle_in_time()
+        able = self.live(ahead)
+        self.retire(~able)
         if self._schedule.free:
-            self._settle_in_time()
-            self._compact(ahead)
+            self._compact()
         else:
             self._next()
-            able = self.live(ahead)
             self._rows.active = self._rows.take(able)
-            self.retire(~able.any().expand_as(able))  # as `Finished` would
         return self._rows.index
 
     def sides(self, points: Tensor, rows: Tensor) -> Tensor:
@@ -233,7 +251,7 @@ class Search(Unfinished):
             safe = _less_rounding(raw, logits).to(self.distance.dtype)
         else:
             safe = raw.to(self.distance.dtype) - self._rows.take(self._claimed.doubt).repeat(times)
-        self._broken |= self._rows.only(~safe.isfinite(), times).any()
+        self.broken |= self._rows.only(~safe.isfinite(), times).any()
         return safe
 
     def _reached(self, points: Tensor, logits: Tensor) -> Tensor:
@@ -280,12 +298,11 @@ class Search(Unfinished):
         if self._claimed is not None and self._claimed.due:
             self.settle()
 
-    def _compact(self, ahead: int = 0) -> None:
+    def _compact(self) -> None:
         """Drop images that are finished or have spent the budget."""
-        seen = self._look(ahead)
-        live = self.live(ahead)
+        seen, live = self._look(), self.live()
         self._rows = Rows(len(self.x), rows_of(self._kept(live), seen.kept))
-        if self._claimed is not None:
+        if self._claimed is not None and not self._schedule.free:
             self._rows.active = self._rows.take(live)
         self._over = seen.after_this_part == 0
         # A search in low precision keeps more of the budget back than the next one may.
@@ -293,18 +310,15 @@ class Search(Unfinished):
         if seen.live == 0:
             raise Finished
 
-    def _look(self, ahead: int = 0) -> Seen:
+    def _look(self) -> Seen:
         """The one place that waits for the device."""
         goal, retired = (self.goal, self._retired) if self._outer is None else self._outer
-        live, left = self.live(ahead), self._searchable(goal, retired)
+        live, left = self.live(), self._searchable(goal, retired)
         later = self._searchable(goal, self.distance == 0)
-        seen = Seen.by_one_look(live, self._kept(live), left, later, self._broken, self._to_verify)
+        seen = Seen.by_one_look(live, self._kept(live), left, later, self.broken, self._to_verify)
         self._seen = seen
         self._schedule.looks += 1
-        if seen.broken:
-            raise ModelError(
-                "The model's logits are not finite for a perturbed image: look for overflow or 0/0 in the model."
-            )
+        refuse_broken(seen.broken)
         return seen
 
     def _uncount(self, *, forwards: bool = False, backwards: bool = False, times: int = 1) -> None:

@@ -39,7 +39,7 @@ def square(search: Search, steps: Count = 500, share: UpTo1 = 0.3) -> None:
         if not search.fixed_radius:
             # Once adversarial the ball is drawn closer, and the margin has to be earned again inside it.
             shrunk = best > 0
-            radius = torch.where(shrunk, 0.97 * search.distance, radius)
+            radius = torch.where(shrunk, torch.minimum(radius, 0.97 * search.distance), radius)
             delta = torch.where(per_image(shrunk, x).bool(), _fit(search, delta, radius), delta)
             best = torch.where(shrunk, -torch.inf, best)
 

@@ -26,6 +26,7 @@ class Unfinished:
         self.fixed_radius = False
         self._retired = wrong
         self._claimed: Claims | None = None
+        self._contested = torch.zeros_like(wrong)
         # Whether rows that were dropped may be searched again.
         self._dropped, self._exhausted = False, False
         # What the last look told, unless an evaluation followed it.
@@ -88,8 +89,10 @@ class Unfinished:
         return self.found & (self.distance > 0)
 
     def _kept(self, live: Tensor) -> Tensor:
-        """The images that stay in the batch: those that are searched, or have a claim that was not asked about."""
-        return live if self._claimed is None else live | self._claimed.open
+        """The images that stay in the batch: those that are searched; without looks, those with an open claim too."""
+        if self._claimed is None or live.device.type == "cpu":
+            return live
+        return live | self._claimed.open
 
     def affords(self, propagations: int) -> Tensor:
         """Images that have a budget for so many more propagations, the one that is kept for verification included."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradreg.attacks.search import CREDIT, Search
+from gradreg.attacks.search import CREDIT, Search, refuse_broken
 from gradreg.classifier import Classifier
 from gradreg.looks import fetched
 from gradreg.losses import margin
@@ -47,8 +47,9 @@ def verify(search: Search, *, push: bool) -> Found:
 
 def _look(search: Search, *masks: Tensor) -> tuple[Found, list[Tensor]]:
     """What was found, and these masks on the host: by one look."""
-    found = fetched(search.winner, search.distance, search.guidance.blind, *masks)
-    return Found(*found[:3]), found[3:]
+    found = fetched(search.broken, search.winner, search.distance, search.guidance.blind, *masks)
+    refuse_broken(found[0])
+    return Found(*found[1:4]), found[4:]
 
 
 def _where(mask: Tensor) -> Tensor:
@@ -114,7 +115,9 @@ def _shortened(search: Search, points: Tensor, rows: Tensor) -> Tensor:
 
 
 def _alone(search: Search, points: Tensor, rows: Tensor) -> Tensor:
-    return margins_alone(search.classifier, points, search.y[rows], rows, search.topk)
+    margins = margins_alone(search.classifier, points, search.y[rows], rows, search.topk)
+    search.broken |= ~margins.isfinite().all()
+    return margins
 
 
 def margins_alone(classifier: Classifier, points: Tensor, y: Tensor, images: Tensor, topk: int) -> Tensor:

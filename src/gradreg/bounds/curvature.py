@@ -61,8 +61,9 @@ def curvature_radius(gap: Tensor, grad_norm: Tensor, C: Tensor) -> Tensor:
 
     Negative curvature is taken as 0. Infinite where the loss is flat and below 0.
     """
-    for name, column in (("gap", gap), ("grad_norm", grad_norm), ("C", C)):
-        check_column(name, column, len(gap) if isinstance(gap, Tensor) and gap.ndim else None)
+    images = len(check_column("gap", gap))
+    for name, column in (("grad_norm", grad_norm), ("C", C)):
+        check_column(name, column, images)
     C = C.clamp(min=0).to(gap.dtype)
     denominator = grad_norm + (grad_norm.square() + 2 * C * gap).sqrt()
     radius = 2 * gap / denominator

@@ -1,13 +1,14 @@
 """Images from tensors or loaders."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import starmap
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_integer, shown
-from gradreg.checks.tensors import check_batch, check_device, check_labels
+from gradreg.checks.tensors import check_batch, check_device, check_labels, check_rows
 from gradreg.classifier import Classifier
 from gradreg.data import pairs
 from gradreg.errors import DataError, words_of
@@ -21,9 +22,10 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     The batches of a loader are moved to the `device`; tensors are taken as they are.
     """
     if (found := pairs.tensors(data)) is not None:
-        return pairs.check_bytes(found[0][:limit]), found[1][:limit]
+        x, y = _rows(*found)
+        return pairs.check_bytes(x[:limit]), y[:limit]
     if pairs.is_rows(data):
-        x, y = pairs.rows(data, range(len(data) if limit is None else min(limit, len(data))))
+        x, y = _rows(*pairs.rows(data, range(len(data) if limit is None else min(limit, len(data)))))
         return pairs.check_bytes(x).to(device), y.to(device)
     if not isinstance(data, Iterable) or isinstance(data, Mapping | str) or getattr(data, "ndim", 1) == 0:
         raise DataError(
@@ -32,7 +34,7 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     images: list[Tensor] = []
     labels: list[Tensor] = []
     held = 0
-    for x, y in pairs.batches(data):
+    for x, y in starmap(_rows, pairs.batches(data)):
         images.append(x.to(device))
         labels.append(y.to(device))
         held += len(images[-1])
@@ -44,6 +46,10 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
         return pairs.check_bytes(torch.cat(images)[:limit]), torch.cat(labels)[:limit]
     except RuntimeError as error:
         raise DataError(f"All batches of the data must have images of one shape: {words_of(error)}.") from error
+
+
+def _rows(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return check_rows("The images of the data", x), check_rows("The labels of the data", y)
 
 
 def _described(data: object) -> str:

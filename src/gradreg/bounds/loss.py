@@ -102,9 +102,14 @@ def same_loss(name: str, threshold: float, scores: Scores, topk: int, given: Cri
     """The loss that a regularity is about; one of the user's own has to be passed again."""
     if given is None or isinstance(given, str):
         if name not in get_args(CriterionName):
-            raise ConfigError(f"The regularity is about the criterion {name}: pass it as criterion=.")
+            raise ConfigError(f"The regularity is about the criterion {_brief(name)}: pass it as criterion=.")
         given = cast(CriterionName, name) if given is None else given
     loss = loss_of(given, threshold, scores, topk)
     if loss.name != name:
-        raise ConfigError(f"criterion must be {name}, which the regularity is about; got {loss.name}.")
+        raise ConfigError(f"criterion must be {_brief(name)}, which the regularity is about; got {_brief(loss.name)}.")
     return loss
+
+
+def _brief(name: str) -> str:
+    """A name as an error shows it: a file may hold any text for one."""
+    return shown(name).strip("\"'")

@@ -15,6 +15,7 @@ from gradreg.bounds.loss import Scores
 from gradreg.checks.fields import check_fields
 from gradreg.checks.objects import check_kind
 from gradreg.checks.scalars import Count, Natural, Range, check_number, check_numbers, shown
+from gradreg.checks.tensors import check_dense, check_width
 from gradreg.codec import join
 from gradreg.columns import check_number as check_count
 from gradreg.columns import check_whole
@@ -82,7 +83,9 @@ class Regularity(Shown):
     def __post_init__(self) -> None:
         check_fields(self)
         for name in _TENSORS:
-            check_kind(name, getattr(self, name), (Tensor,))
+            value = check_kind(name, getattr(self, name), (Tensor,))
+            check_dense(name, value, ConfigError)
+            check_width(name, value, ConfigError)
         if self.threat not in THREATS and self.geometry is None:
             raise ConfigError(
                 f"threat must be one of {', '.join(THREATS)}, or the name of the norm that is passed as geometry; got "
@@ -92,6 +95,8 @@ class Regularity(Shown):
             raise ConfigError(f"geometry must be the norm {self.threat}; got {self.geometry.name}.")
         eps, omega = self.eps, self.omega
         check_numbers("eps, the radii of ω,", eps, above=0, ascending=True)
+        if eps.ndim != 1:
+            raise ConfigError(f"eps must have one axis, the radii of ω; got shape {tuple(eps.shape)}.")
         if omega.ndim == 0 or omega.shape[-1] != len(eps) or omega.shape[:-1] != self.lipschitz.shape:
             raise ConfigError(
                 f"ω must have shape {(*self.lipschitz.shape, len(eps))}, by L and the radii; got {tuple(omega.shape)}."
@@ -145,7 +150,7 @@ class Regularity(Shown):
             [
                 ("L", spread(self.lipschitz)),
                 ("ω" + ", mean" * self.per_image, ", ".join(f"{significant(w)} at {e:.3g}" for e, w in omega.items())),
-                ("about", f"{self.criterion}, of {self.scores}" + f", top-{self.topk}" * (self.topk > 1)),
+                ("about", f"{self.criterion:.80}, of {self.scores}" + f", top-{self.topk}" * (self.topk > 1)),
                 (
                     "calibrated",
                     "" if promise is None else f"by {promise.attacks} on {promise.n}, α = {promise.alpha:g}",

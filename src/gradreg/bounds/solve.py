@@ -16,7 +16,7 @@ from gradreg.bounds.loss import CriterionName, same_loss
 from gradreg.bounds.regularity import Regularity
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_integer, shown
-from gradreg.checks.tensors import check_column
+from gradreg.checks.tensors import check_column, check_dense, check_width
 from gradreg.classifier import Classifier
 from gradreg.display.summary import Shown, Summary, counted, images, spread
 from gradreg.errors import ConfigError, DataError
@@ -185,6 +185,10 @@ def largest_radius(
     """
     check_choice("envelope", envelope, get_args(_Envelope))
     images = len(check_column("gap", gap))
+    for name, given in (("eps", eps), ("omega", omega)):
+        if isinstance(given, Tensor):
+            check_dense(name, given)
+            check_width(name, given)
     grad_norm = check_column("grad_norm", grad_norm, images)
     rows = check_column("eps", eps.flatten() if isinstance(eps, Tensor) and eps.ndim == 2 else eps)
     radii = len(rows) if eps.ndim == 1 else eps.shape[1]

@@ -14,6 +14,8 @@ REPEATABLE = 1e-4
 _ROUNDED = 0.05
 # So many images are asked about in other company.
 _TOGETHER = 8
+# So many of the last images of a batch are asked about in another order.
+_LAST = 32
 # Fewer are asked about several times, so that others can stand before and, more of them, after.
 _LEAST = 5
 
@@ -35,7 +37,7 @@ def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -
 
     They are asked about in other places beside other images, in a batch of the same shape, and in a batch of another
     size, where low precision rounds otherwise. The others are as far from those that were there as the box allows.
-    `logits` are what the model said about all of `x`.
+    The last images are asked about without the first ones too. `logits` are what the model said about all of `x`.
     """
     few = x[:_TOGETHER] if len(x) >= _LEAST else x[torch.arange(_LEAST, device=x.device) % len(x)]
     (low, high), n = box, len(few) // 2
@@ -44,18 +46,28 @@ def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -
     first = ask(few)[:n]
     elsewhere = ask(torch.cat([others[:1], kept.flip(0), others[1:]]))[1 : n + 1].flip(0)
     another = logits if len(few) != len(x) else ask(few[:1].expand(2, *x.shape[1:]))
-    return [(first, elsewhere, REPEATABLE), (first[:1], another[:1], _ROUNDED)]
+    return [(first, elsewhere, REPEATABLE), (first[:1], another[:1], _ROUNDED), mixed(ask, x, logits)]
+
+
+def mixed(ask: _Ask, x: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, float]:
+    """The last logits of a batch, and those of its last images among themselves, every second one first."""
+    last = torch.arange(max(0, len(x) - _LAST), len(x), device=x.device)
+    order = torch.cat([last[1::2], last[::2]])
+    return logits[order], ask(x[order]), _ROUNDED
 
 
 def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
-    """Refuse the model if its second answer about a batch, given in two halves, differs by more than rounding.
+    """Refuse the model if its second answer about a batch, given in two parts, differs by more than rounding.
 
     Both answers may be copies on the host.
     """
-    if not apart(first, again) <= REPEATABLE or len(x) == 1:
-        # In low precision halves of a batch may round so far from the whole; the same shape tells.
+    moved = apart(first, again)
+    if not moved <= REPEATABLE or len(x) == 1:
+        # In low precision parts of a batch may round so far from the whole; the same shape tells.
         check_alone(ask, x, box, first.to(x.device))
         check_same(ask(x), ask(x))
+        if not moved <= _ROUNDED:
+            raise _depends(moved)
 
 
 def check_same(first: Tensor, again: Tensor) -> None:
@@ -80,7 +92,20 @@ def check_alone(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) 
             "0/0 in the model."
         )
     check_same(pairs[0][0], in_company(ask, x, box, logits)[0][0])
-    raise ModelError(
+    raise _depends(moved)
+
+
+def check_mixed(ask: _Ask, x: Tensor, logits: Tensor) -> None:
+    """Refuse a model whose logits for the last images of this batch depend on the first ones."""
+    first, again, allowed = mixed(ask, x, logits)
+    moved = apart(first, again)
+    if not moved <= allowed:
+        check_same(logits, ask(x))
+        raise _depends(moved)
+
+
+def _depends(moved: float) -> ModelError:
+    return ModelError(
         f"The model's logits for an image depend on the other images of the batch (they moved by {moved:.0%} of the "
         "largest), so nothing found in a batch holds for the image alone: use running statistics "
         "(track_running_stats=True) or whatever else keeps images apart."

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_dense
 from gradreg.errors import ConfigError, DataError
 
 Target = Any
@@ -22,8 +23,8 @@ SOFT = 1e-3
 
 def check_targets(y: Target, images: int, name: str = "y") -> None:
     """Refuse targets that do not have one row per image, or no values."""
-    if any(each.is_meta for each in leaves(y)):
-        raise DataError(f"{name} must hold values; got a tensor on the meta device, which has none.")
+    for each in leaves(y):
+        check_dense(name, each)
     if isinstance(y, Mapping | tuple | list):
         tensors = list(leaves(y))
         wrong = next((each for each in tensors if each.ndim == 0 or len(each) != images), None)

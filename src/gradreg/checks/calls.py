@@ -36,6 +36,8 @@ def validated(function: _F) -> _F:
         except TypeError:
             return function(*args, **keywords)  # Python's own words for an argument that is missing, unknown or twice
         with host_by_default():
+            for name, value in given.arguments.items():
+                _check_kind_of_tensor(name, value)
             for name, hint in hints().items():
                 if name in given.arguments and signature.parameters[name].kind not in _SEVERAL:
                     given.arguments[name] = conform(name, given.arguments[name], hint)
@@ -47,6 +49,16 @@ def validated(function: _F) -> _F:
 def is_called_by_gradreg(depth: int = 2) -> bool:
     """Whether the caller of the function that asks is gradreg itself, which passes tensors and numbers of its own."""
     return str(sys._getframe(depth).f_globals.get("__name__")).partition(".")[0] == "gradreg"
+
+
+def _check_kind_of_tensor(name: str, value: Any) -> None:
+    """Refuse a tensor of a kind that no function takes, whatever else it checks."""
+    torch = sys.modules.get("torch")  # without it nothing is a tensor
+    if torch is not None and isinstance(value, torch.Tensor):
+        from gradreg.checks.tensors import check_layout, check_width
+
+        check_layout(name, value)
+        check_width(name, value)
 
 
 def _resolved(function: Callable[..., Any], hint: Any) -> Any:

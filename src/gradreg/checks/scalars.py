@@ -188,6 +188,8 @@ def plain(value: Any) -> Any:
 
 def shown(value: Any) -> str:
     """A value as an error shows it: on one line, and short."""
+    if getattr(value, "is_nested", False):  # it has no shape, and says so with a RuntimeError
+        return "a nested tensor"
     if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "ndim", 0) > 0:
         return f"a {type(value).__name__} of {value.dtype} and shape {tuple(value.shape)}"
     if getattr(value, "requires_grad", False):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import check_integer, check_number, shown
-from gradreg.errors import ConfigError, DataError, warn
+from gradreg.errors import ConfigError, DataError, GradregError, warn
 
 
 def check_batch(x: Any, name: str = "x") -> Tensor:
@@ -22,19 +22,47 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
         raise DataError(f"{name} must hold pixels; got a tensor on the meta device, which has none.")
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
         raise DataError(f"{name} must be a plain tensor; got one of torch.func (vmap, grad, jvp): call this outside.")
-    if x.is_nested or x.layout != torch.strided:
-        raise DataError(f"{name} must be a dense tensor of shape (N, …); got {'nested' if x.is_nested else x.layout}.")
+    check_layout(name, x)
     if x.numel() == 0:
         raise DataError(f"{name} must hold one image or more; got an empty batch of shape {tuple(x.shape)}.")
     if x.ndim < 2 or not x.is_floating_point():
         raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
+    check_width(name, x)
     return x.resolve_neg()
+
+
+def check_dense(name: str, value: Tensor, error: type[GradregError] = DataError) -> None:
+    """Refuse a tensor whose values are not one beside the other, or not there."""
+    check_layout(name, value, error)
+    if value.is_meta:
+        raise error(f"{name} must hold values; got a tensor on the meta device, which has none.")
+
+
+def check_layout(name: str, value: Tensor, error: type[GradregError] = DataError) -> None:
+    """Refuse a sparse or nested tensor, or one in the memory format of a library."""
+    if value.is_nested or value.layout != torch.strided:
+        raise error(f"{name} must be a dense tensor; got {'a nested one' if value.is_nested else value.layout}.")
+
+
+def check_rows(name: str, value: Tensor) -> Tensor:
+    """A dense tensor whose first axis counts images, before it is cut to some of them."""
+    check_dense(name, value)
+    if value.ndim == 0:
+        raise DataError(f"{name} must have one row per image; got one number, {value.dtype} of shape ().")
+    return value
+
+
+def check_width(name: str, value: Tensor, error: type[GradregError] = DataError) -> None:
+    """Refuse floats of 8 bits or less, which torch stores and hardly computes with."""
+    if value.is_floating_point() and value.element_size() == 1:
+        raise error(f"{name} must be floats of 16 bits or more; got {value.dtype}: cast them, as by .float().")
 
 
 def check_labels(y: Any, images: int, name: str = "y", *, look: bool = True) -> Tensor:
     """`y` as int64 labels, one per image; any type of integer will do. On the host, negative ones are refused too."""
     if not isinstance(y, Tensor):
         raise DataError(f"{name} must be a tensor of {images} integer labels; got {shown(y)}.")
+    check_dense(name, y)
     if y.shape != (images,) or not _integral(y):
         raise DataError(f"{name} must hold {images} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
     labels: Tensor = y.long()
@@ -62,6 +90,8 @@ def check_per_image(name: str, value: Any, images: int, **limits: Any) -> float 
     """One number for all images, or a float tensor with one for each; on the host each is checked."""
     if not isinstance(value, Tensor) or (value.ndim == 0 and on_host(value)):
         return check_number(name, value, **limits)
+    check_dense(name, value, ConfigError)
+    check_width(name, value, ConfigError)
     if value.shape not in ((), (images,)) or not value.is_floating_point():
         raise ConfigError(
             f"{name} must be one number, or one per image for all {images} images; got {value.dtype} of shape "
@@ -75,6 +105,9 @@ def check_per_image(name: str, value: Any, images: int, **limits: Any) -> float 
 
 def check_column(name: str, value: Any, images: int | None = None, *, least: float | None = None) -> Tensor:
     """A tensor of numbers, one per image, none of them NaN or below `least`; infinite ones are allowed."""
+    if isinstance(value, Tensor):
+        check_dense(name, value)
+        check_width(name, value)
     if not isinstance(value, Tensor) or value.ndim != 1 or value.is_complex() or value.dtype == torch.bool:
         raise DataError(f"{name} must be a tensor with one number per image; got {shown(value)}.")
     if images is not None and len(value) != images:
@@ -87,6 +120,8 @@ def check_column(name: str, value: Any, images: int | None = None, *, least: flo
 
 def check_positions(name: str, value: Any, images: int) -> Tensor:
     """Positions of images, from 0 to `images` − 1, as an int64 tensor; or a mask of them."""
+    if isinstance(value, Tensor):
+        check_dense(name, value)
     if isinstance(value, Tensor) and value.dtype == torch.bool and value.shape == (images,):
         return value.nonzero().flatten()
     if not isinstance(value, Tensor) or value.ndim != 1 or not _integral(value):
@@ -140,6 +175,9 @@ def check_pixels(x: Tensor, name: str = "x") -> None:
 
 def check_scores(logits: Any, name: str = "logits") -> Tensor:
     """`logits` as a float tensor of shape (N, classes), with two or more classes."""
+    if isinstance(logits, Tensor):
+        check_dense(name, logits)
+        check_width(name, logits)
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim != 2 or logits.shape[1] < 2:
         raise DataError(f"{name} must be a float tensor of shape (N, classes ≥ 2); got {shown(logits)}.")
     return logits

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradreg.checks.fields import check_fields
 from gradreg.checks.objects import check_text
 from gradreg.checks.scalars import check_names, shown
-from gradreg.checks.tensors import check_index
+from gradreg.checks.tensors import check_dense, check_index
 from gradreg.data.folder import ImageFolder
 from gradreg.data.order import holdout
 from gradreg.errors import DataError
@@ -38,6 +38,9 @@ class Images:
     def __post_init__(self) -> None:
         check_text("source", self.source)
         object.__setattr__(self, "classes", check_names("classes", self.classes))
+        for name in ("pixels", "labels"):
+            if isinstance(getattr(self, name), Tensor):
+                check_dense(f"{self.source}: {name}", getattr(self, name))
         if not isinstance(self.pixels, Tensor) or self.pixels.dtype != torch.uint8 or self.pixels.ndim != 4:
             raise DataError(
                 f"{self.source}: pixels must be a uint8 tensor (image, channel, height, width); "

@@ -92,9 +92,9 @@ def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) 
 
 def _of_rows(data: pairs.Rows, fitted_on: Calibration | None, options: EvaluationOptions) -> Inputs:
     """The inputs from a data set whose images are read by position: no more of them than are needed."""
-    pairs.check_settled(data)
     index = select(len(data), options.images, options.seed)
     x, y = _checked(*pairs.rows(data, index.tolist()))
+    pairs.check_settled(data)
     pairs.check_bytes(x)
     classes = names_of(data)
     whole = (lambda rows: _checked(*pairs.rows(data, range(*rows.indices(len(data)))))) if len(data) <= _WHOLE else None

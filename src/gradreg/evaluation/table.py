@@ -3,11 +3,12 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from gradreg.checks.scalars import shown
 from gradreg.codec import Tensors
 from gradreg.errors import DataError
 
@@ -22,6 +23,7 @@ _TYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.bool)
 }
+_N = TypeVar("_N", int, float)
 _WORDS = "text"
 _NOTHING = "none"
 
@@ -134,8 +136,22 @@ def _column(cells: Sequence[str], kind: str) -> Column:
         raise DataError(f"The type of a column must be one of {', '.join(_TYPES)}; got {kind[:40]!r}.")
     dtype = _TYPES[kind]
     if dtype.is_floating_point:
-        return torch.tensor([float(cell) for cell in cells], dtype=torch.float64, device="cpu").to(dtype)
-    numbers = [int(cell) for cell in cells]
+        return torch.tensor(_numbers(float, cells), dtype=torch.float64, device="cpu").to(dtype)
+    numbers = _numbers(int, cells)
     if dtype == torch.bool and not set(numbers) <= {0, 1}:
         raise DataError("A truth value must be 0 or 1 in the table.")
     return torch.tensor(numbers, dtype=dtype, device="cpu")
+
+
+def _numbers(kind: type[_N], cells: Sequence[str]) -> list[_N]:
+    """Numbers as `_cells` writes them. Python also reads spaces, underscores, signs and digits that it never writes."""
+    numbers = []
+    for cell in cells:
+        try:
+            number = kind(cell)
+        except ValueError:
+            number = None
+        if number is None or repr(number) != cell:
+            raise DataError(f"Its table must hold numbers such as {kind(1)!r} there; got {shown(cell)}.")
+        numbers.append(number)
+    return numbers

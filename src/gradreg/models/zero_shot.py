@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gradreg.checks.scalars import check_number, shown
+from gradreg.checks.tensors import check_dense, check_width
 from gradreg.errors import ModelError
 
 # What encoders of Hugging Face name the features of an image.
@@ -28,6 +29,9 @@ class ZeroShot(nn.Module):
         super().__init__()
         if not callable(encoder):
             raise ModelError(f"encoder must be a module or a function from images to features; got {shown(encoder)}.")
+        if isinstance(text_features, Tensor):
+            check_dense("text_features", text_features)
+            check_width("text_features", text_features)
         fine = isinstance(text_features, Tensor) and text_features.is_floating_point() and text_features.ndim in (2, 3)
         if not fine or len(text_features) < 2:
             raise ModelError(

@@ -16,7 +16,7 @@ from torch import Tensor
 from gradreg.checks.calls import is_called_by_gradreg
 from gradreg.checks.objects import check_kind
 from gradreg.checks.scalars import check_number, shown
-from gradreg.checks.tensors import on_host
+from gradreg.checks.tensors import check_dense, check_width, on_host
 from gradreg.errors import ConfigError
 
 # What each takes, by the kinds of its arguments.
@@ -48,6 +48,7 @@ def _guarded(method: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[...
             given = dict(zip(names, args, strict=False)) | keywords
             if all(name in given for name in names):  # else Python says what is missing
                 for name, kind in zip(names, kinds, strict=True):
+                    _check_kind_of_tensor(name, given[name])
                     _CHECKS[kind](name, given[name], given[names[0]])
         token = _WITHIN.set(True)
         try:
@@ -56,6 +57,12 @@ def _guarded(method: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[...
             _WITHIN.reset(token)
 
     return checked
+
+
+def _check_kind_of_tensor(name: str, value: Any) -> None:
+    if isinstance(value, Tensor):
+        check_dense(name, value, ConfigError)
+        check_width(name, value, ConfigError)
 
 
 def _check_like(name: str, value: Any, _: Any) -> None:

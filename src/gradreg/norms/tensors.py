@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_dense
 from gradreg.errors import ConfigError
 from gradreg.precision import at_least_single
 
@@ -31,6 +32,8 @@ def per_image(values: float | Tensor, like: Tensor) -> Tensor:
 
 def check_parameter(name: str, value: Any) -> Tensor:
     """Numbers of a norm, as a tensor in double precision on the CPU: at least one, all finite, none beyond float32."""
+    if isinstance(value, Tensor):
+        check_dense(name, value, ConfigError)
     try:
         found = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, OverflowError, RuntimeError):

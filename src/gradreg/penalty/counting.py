@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from gradreg.calling.targets import Target
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
+from gradreg.checks.tensors import check_layout, check_per_image
 from gradreg.defaults import on_the_host
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.losses import cross_entropy
@@ -48,6 +49,8 @@ class GradientPenalty:
         toy = {name: value for name, value in options.items() if name not in ("criterion", "output", "bn")}
         check_functions(options.get("criterion", cross_entropy), options.get("output"))
         check_choice("bn", options.get("bn", "train"), get_args(BatchNormMode))
+        if isinstance(h, Tensor):
+            check_layout("h", h)
         if isinstance(h, Tensor) and h.ndim == 1:
             toy["h"] = h[:1].expand(2)
         if isinstance(options.get("noise"), Tensor):
@@ -55,7 +58,11 @@ class GradientPenalty:
         # Not drawn here: that would move the global stream.
         check_number("noise", toy.pop("noise", 0.0), least=0)
         if isinstance(options.get("threat"), Threat):
-            toy["threat"] = "l2"  # a norm with parameters fits the images that it was made for
+            # A norm with parameters fits the images that it was made for, and so does a length in it.
+            toy["threat"] = "l2"
+            if toy.get("h") is not None:
+                check_per_image("h", toy["h"], 2, above=0)
+            toy["h"] = 0.01
         regularized_loss(nn.Identity(), torch.eye(2), torch.zeros(2, dtype=torch.int64), step=0, **toy)
 
     def __call__(self, model: Model, x: Tensor, y: Target, *, advance: bool = True) -> RegularizedLoss:

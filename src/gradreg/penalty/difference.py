@@ -53,6 +53,7 @@ class Difference:
     def limit(self) -> Slopes:
         """For h → 0: the norm of the gradient, which can then be differentiated itself."""
         gradient = self.part.input_gradient(differentiable=True)
+        self.calls.check_graphs_can_be_kept("The second derivatives of method='double-backprop'", "use method='fd'")
         return Slopes(gradient, self._norm(gradient))
 
     def with_two_graphs(self) -> Slopes:

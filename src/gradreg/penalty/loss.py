@@ -33,6 +33,7 @@ from gradreg.penalty.options import (
     Statistics,
     check,
     check_functions,
+    check_length,
     check_looks,
     check_noise,
     check_output_slope,
@@ -183,6 +184,7 @@ def regularized_loss(
     "logits" need none.
     """
     strength, squared, scale = form(lam, eps, weight, squared, scale)
+    steps_by = eps if h is None else None
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
@@ -193,6 +195,8 @@ def regularized_loss(
     y = tracked(y)
     check_functions(criterion, output)
     checked(geometry, x)
+    if method == "fd":
+        check_length(h, steps_by, geometry, x, scale)
     check_batch_norm_mode(model, bn)
     if lazy > 1 and step is not None:
         strength, output_slope = (lazy * part if step % lazy == 0 else 0.0 for part in (strength, output_slope))

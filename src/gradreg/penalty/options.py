@@ -1,6 +1,8 @@
 """The options of `regularized_loss`: their defaults and checks."""
 
+from math import isfinite, sqrt
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -9,11 +11,21 @@ from gradreg.calling.answers import OUTPUT, Output
 from gradreg.calling.targets import Target, check_targets
 from gradreg.checks.objects import check_function
 from gradreg.checks.scalars import check_choice, check_integer, check_number, check_switch, shown
-from gradreg.checks.tensors import check_batch, check_device, check_labels, check_per_image, check_pixels
+from gradreg.checks.tensors import (
+    NORMALISED,
+    check_batch,
+    check_device,
+    check_labels,
+    check_layout,
+    check_per_image,
+    check_pixels,
+    on_host,
+)
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import cross_entropy
-from gradreg.norms import Linf, Threat
+from gradreg.norms import L1, L2, Linf, Threat
 from gradreg.penalty.passes import Criterion
+from gradreg.precision import at_least_single
 
 Scale = Literal["paper", "dual"]
 Method = Literal["fd", "double-backprop"]
@@ -21,6 +33,9 @@ Method = Literal["fd", "double-backprop"]
 Statistics = Literal["noisy", "clean"]
 
 _PAPER_STEP = 0.01
+# How far a pixel can lie from another one, however images are normalised.
+_WIDTH = 2 * NORMALISED
+_LENGTHS: WeakKeyDictionary[Threat, dict[object, float]] = WeakKeyDictionary()
 
 
 def form(
@@ -51,6 +66,39 @@ def divides_by_root(threat: Threat, scale: Scale) -> bool:
 def default_step(eps: float | None) -> float:
     """The paper's h with `lam`; ε/2 with `eps`, so that the difference looks where the attacker goes."""
     return check_number("eps", eps, least=0) / 2 if eps else _PAPER_STEP
+
+
+def check_length(h: float | Tensor, eps: float | None, geometry: Threat, x: Tensor, scale: Scale) -> None:
+    """Refuse a step that is longer than any image is wide, where a loss is flat or overflows. `eps`: h is its half.
+
+    One h per image is looked at on the host only.
+    """
+    if isinstance(h, Tensor):
+        if not on_host(h):
+            return
+        h = float(h.detach().amax())
+    by_root = divides_by_root(geometry, scale)
+    most = _WIDTH * _length_of_ones(geometry, x) * (sqrt(x[0].numel()) if by_root else 1)
+    if h > most:
+        name, most, h = ("h", most, h) if eps is None else ("eps without h=, a step of eps/2,", 2 * most, eps)
+        norm = "l2 (scale='paper')" if by_root else geometry.name
+        raise ConfigError(
+            f"{name} must be at most {most:.4g}, which moves every pixel by {_WIDTH:g}; got {h:g}. It is a length in "
+            f"{norm}, in units of pixels in [0, 1]."
+        )
+
+
+def _length_of_ones(geometry: Threat, x: Tensor) -> float:
+    """‖1‖ of such images; of a norm that is no lp norm it is asked once for each shape."""
+    if type(geometry) in (L1, L2, Linf) and geometry.p is not None:
+        return float(x[0].numel() ** (1 / geometry.p))
+    known = _LENGTHS.setdefault(geometry, {})
+    kind = tuple(x.shape[1:]), x.device
+    if kind not in known:
+        with torch.no_grad():
+            found = geometry.norm(torch.ones_like(x[:1], dtype=at_least_single(x.dtype))).item()
+        known[kind] = found if isfinite(found) and found > 0 else float("inf")
+    return known[kind]
 
 
 def check_functions(criterion: Criterion, output: Output | None) -> None:
@@ -112,6 +160,7 @@ def check_noise(noise: float | Tensor, x: Tensor, statistics: str) -> float | Te
     check_choice("statistics", statistics, ("noisy", "clean"))
     if not isinstance(noise, Tensor):
         return check_number("noise", noise, least=0, usual="a radius in pixel units")
+    check_layout("noise", noise)
     if noise.shape != x.shape or not noise.is_floating_point():
         raise DataError(f"noise must be a radius, or floats shaped as x, {tuple(x.shape)}; got {shown(noise)}.")
     check_device("noise", noise, x)

@@ -5,6 +5,7 @@ model may keep state, draw noise, or compute in bf16 inside and return float32.
 """
 
 from dataclasses import dataclass, replace
+from math import pi, sqrt
 
 import torch
 from torch import Tensor
@@ -27,6 +28,14 @@ _TOLERANCE_OF_MEANS = 0.5
 _PART = 1 / 8
 # The third difference of errors of deviation e has the deviation √20·e, the first √2·e; a mean size is 0.8 of it.
 _FROM_THIRD = (2 / 20) ** 0.5 / 0.8
+# What a parabola through five points leaves of such errors has the deviation e in each of two directions; its mean
+# length is √(π/2)·e.
+_FROM_FIVE = sqrt(2) / sqrt(pi / 2)
+# Errors of neighbours have much in common. At worst they are a random walk over the move, of which the third difference
+# shows 3/80 (in squares) and the parabola's rest, made of farther points, 12/35.
+_WALK_NEAR, _WALK_WIDE = sqrt(80 / 3), 35 / 12
+# No pixel moves by more than this part of the largest one in the wide measurement: eight steps of 8-bit images.
+_MOST = 1 / 32
 # Of the images, weighted by their slopes, so many may have a loss that does not move at all.
 _STILL = 0.2
 # An error does not matter if it stays below this over as many moves as lead from an image to zero.
@@ -43,7 +52,7 @@ def check(
     """Refuse a difference over `move` at a model's first step, and when h becomes less than half of what it was.
 
     `mean`: the loss is one of the losses at both ends, so that the difference is not magnified.
-    It costs four forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
+    It costs eight forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
     """
     _refuse_half_precision_logits(part, slope, h, _TOLERANCE_OF_MEANS if mean else _TOLERANCE)
     tolerance = _TOLERANCE_OF_MEANS if mean else _MEASURED_TOLERANCE
@@ -108,19 +117,46 @@ class _Trial:
         return any(changed(list(zip(before, (weight.detach() for weight in self.calls.weights), strict=True))))
 
     def rounding(self) -> Tensor:
-        """The fraction of the difference that is rounding error, by ℓ(x + s) − 3ℓ(x + s/2) + 3ℓ(x) − ℓ(x − s/2).
+        """The fraction of the difference that is rounding error, measured near to x and as far from it as x + hd is.
 
+        What is smooth and yet curved far away is so little near to x that it cannot be a random walk there.
         Where many losses do not move at all, everything is: a step below the resolution looks perfectly smooth.
         """
         at, far = self.part.losses.detach(), self._losses(_PART)
-        third = far - 3 * self._losses(_PART / 2) + 3 * at - self._losses(-_PART / 2)
         still = ((far == at) * self.rise).sum() / self.rise.sum()
-        found = _FROM_THIRD * third.abs().mean() / self.rise.mean()
+        near, wide = self._near(far), self._wide()
+        walks = (wide / near.clamp(min=torch.finfo(near.dtype).tiny)).clamp(1, _WALK_WIDE).sqrt()
+        found = torch.maximum(near, torch.minimum(walks * wide, _WALK_NEAR * near))
         return torch.where(still > _STILL, torch.maximum(found, still), found)
 
-    def _losses(self, share: float) -> Tensor:
-        x = self.part.at
-        return self.calls.repeat(self.part, (x + share * self.move).to(x.dtype)).detach()
+    def _near(self, far: Tensor) -> Tensor:
+        """By ℓ(x + s) − 3ℓ(x + s/2) + 3ℓ(x) − ℓ(x − s/2) for a part s of the move.
+
+        Too small where such near points are rounded alike inside of the model, as x and x + hd are not.
+        """
+        third = far - 3 * self._losses(_PART / 2) + 3 * self.part.losses.detach() - self._losses(-_PART / 2)
+        return _FROM_THIRD * third.abs().mean() / self.rise.mean()
+
+    def _wide(self) -> Tensor:
+        """By what a parabola leaves of the losses at x, x ± j/2 and x ± j, where j is the move with random signs.
+
+        Each pixel moves as far as in the difference, so that as much is rounded anew. But j hardly climbs, and the loss
+        is much less curved along it than along the gradient.
+        """
+        dice = torch.Generator().manual_seed(0)
+        signs = torch.randint(2, self.move.shape[1:], generator=dice, device="cpu").to(self.move.device) * 2 - 1
+        most = _MOST * self.part.at.abs().amax().to(self.move.dtype)
+        j = signs * torch.minimum(self.move.abs(), most)
+        ahead, behind = self._losses(1.0, j), self._losses(-1.0, j)
+        near, back = self._losses(0.5, j), self._losses(-0.5, j)
+        odd = ahead - behind - 2 * (near - back)
+        even = ahead + behind - 4 * (near + back) + 6 * self.part.losses.detach()
+        left = (odd.square() / 10 + even.square() / 70).sqrt()
+        return _FROM_FIVE * left.mean() / self.rise.mean()
+
+    def _losses(self, share: float, move: Tensor | None = None) -> Tensor:
+        x, move = self.part.at, self.move if move is None else move
+        return self.calls.repeat(self.part, (x + share * move).to(x.dtype)).detach()
 
 
 def _way_out(trial: _Trial, h: float, tolerance: float) -> str:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradreg.calling.repeats import check_mixed
 from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
 from gradreg.randomness import stream
@@ -52,12 +53,15 @@ class Sampler:
     def run(self, first: Iterable[Request], decide: Callable[[Stage], Request | None]) -> Iterator[int]:
         """Work through all images; `decide` says what comes after a finished stage. Yields each image that is done."""
         waiting, at_hand = iter(first), deque[Stage]()
+        largest = 0
         buffer = np.empty((self.batch_size, *self.x.shape[1:]), dtype=np.float32)
         while True:
             pieces = self._fill(buffer, waiting, at_hand)
             if not pieces:
                 return
-            self._count(buffer, pieces)
+            size = sum(taken for _, taken in pieces)
+            self._count(buffer, pieces, size > largest)
+            largest = max(largest, size)
             for stage, _ in reversed(pieces):
                 if stage.left:
                     continue
@@ -90,12 +94,13 @@ class Sampler:
                 at_hand.popleft()
         return pieces
 
-    def _count(self, buffer: NDArray[np.float32], pieces: list[tuple[Stage, int]]) -> None:
+    def _count(self, buffer: NDArray[np.float32], pieces: list[tuple[Stage, int]], larger: bool) -> None:
         rows = np.repeat([stage.image for stage, _ in pieces], [taken for _, taken in pieces])
         noise = torch.from_numpy(buffer[: len(rows)]).to(self.x.device, self.x.dtype)
         index = torch.from_numpy(rows).to(self.x.device)
+        points = torch.add(self.x[index], noise, alpha=self.sigma)
         with torch.no_grad():
-            logits = self.classifier(torch.add(self.x[index], noise, alpha=self.sigma), index)
+            logits = self.classifier(points, index)
         # An answer of −1 stands for logits that are not finite, so that one look at the device tells both.
         first, second = logits.topk(2).values.unbind(1)
         # A tie is no answer, since nothing says how it would be broken: it counts for no class.
@@ -103,6 +108,9 @@ class Sampler:
         if answers.min() < 0:
             bad = int(rows[answers.argmin()])
             raise ModelError(f"The model's logits are not finite on image {bad} with noise of σ = {self.sigma:g}.")
+        if larger:
+            # It may be larger than any batch of images too, and meet what a model does to large batches only.
+            check_mixed(self.classifier.ask, points, logits)
         end = 0
         for stage, taken in pieces:
             end += taken

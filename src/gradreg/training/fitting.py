@@ -17,6 +17,7 @@ from gradreg.calling.answers import Output
 from gradreg.calling.asking import check_weights, precision
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
+from gradreg.checks.tensors import check_dense
 from gradreg.config import tables
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data.pairs import Rows, is_rows, tensors
@@ -246,5 +247,7 @@ def _in_memory(part: Any, augment: tuple[Any, ...]) -> Any:
     found = tensors(part)
     if found is None:
         return part
+    for name, given in zip(("images", "labels"), found, strict=True):
+        check_dense(f"The {name} of the data", given)
     # Augmentation is about bytes, which floats must be then.
     return images_of(TensorDataset(*found), as_bytes=True) if augment else Tensors(*found)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradreg.checks.scalars import shown
 from gradreg.codec import join
 from gradreg.columns import check_number
 from gradreg.errors import Interrupted, RunError, StorageError, TrainingFailed
@@ -238,18 +239,33 @@ class Trainer:
         self.saved_at = perf_counter()
 
     def _state(self) -> State:
-        return State(self.learner.tensors(), {**asdict(self.position), "of": self.run.key})
+        tensors = self.learner.tensors()
+        return State(tensors, {**asdict(self.position), "of": self.run.key, "tensors": len(tensors)})
 
     def _restore(self, state: State) -> None:
         """Go back to a checkpoint of this run; another one is refused before anything is changed."""
         numbers = dict(state.numbers)
         if numbers.pop("of", self.run.key) != self.run.key:  # checkpoints of before it was noted have none
             raise RunError("It is a checkpoint of another run.")
+        held = numbers.pop("tensors", len(state.tensors))  # nor do they say how many tensors they have
+        if held != len(state.tensors):
+            raise RunError(f"It must hold {shown(held)} tensors; got {len(state.tensors)}.")
         position = _position(numbers)
         if position.epoch > self.settings.epochs or position.batch > self.source.steps(position.epoch):
             raise RunError(f"There is no batch {position.batch} of epoch {position.epoch} in this run.")
-        self.learner.load(state.tensors)
+        self._check_step(position)
+        self.learner.load(state.tensors, position.step, position.batch)
         self.position = position
+
+    def _check_step(self, position: _Position) -> None:
+        """Refuse a step that the batches do not add up to: those of a loader's length, or as many as it gave."""
+        made, epochs = position.step - position.batch, position.epoch
+        planned = sum(self.source.steps(epoch) for epoch in range(epochs))
+        if made != planned and made not in [row.get("step") for row in self.run.metrics() if row["epoch"] == epochs]:
+            raise RunError(
+                f"step must be {planned + position.batch} after {epochs} epochs and {position.batch} batches; got "
+                f"{shown(position.step)}."
+            )
 
     def _handle_failure(self, found: Failure) -> None:
         """Ignore the failure, roll back or stop, as the settings say."""

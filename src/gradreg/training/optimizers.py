@@ -35,22 +35,46 @@ class Optimizers:
             if value is not None
         }
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what `state` returned."""
+    def load(self, state: Mapping[str, Tensor], steps: int) -> None:
+        """Restore what `state` returned after that many steps."""
         found: list[dict[int, dict[str, Any]]] = [{} for _ in self.members]
         for name, value in state.items():
-            which, row, key = self._place(name, value)
+            which, row, key = self._place(name, value, steps)
             found[which].setdefault(row, {})[key] = value
+        for which, (member, rows) in enumerate(zip(self.members, found, strict=True)):
+            for row, entries in rows.items():
+                if missing := _quantities(member) - entries.keys():
+                    raise RunError(f"optimizer/{which}.{row}.{min(missing)} is missing.")
+        # A weight that no loss depends on, or that is frozen, has no state; all of them together are trained.
+        if steps and not state and any(map(_quantities, self.members)):
+            raise RunError(f"It must hold the state of the optimizer after {steps} steps; got none of it.")
         for member, rows in zip(self.members, found, strict=True):
             member.load_state_dict({"state": rows, "param_groups": member.state_dict()["param_groups"]})
 
-    def _place(self, name: str, value: Tensor) -> tuple[int, int, str]:
+    def _place(self, name: str, value: Tensor, steps: int) -> tuple[int, int, str]:
         """The optimizer, parameter and quantity that a name in a checkpoint stands for, if the value fits."""
         numbers, key = name.split(".", 2)[:2], name.split(".", 2)[-1]
         if len(numbers) == 2 and all(number.isascii() and number.isdigit() for number in numbers):
             which, row = map(int, numbers)
-            groups = self.members[which].param_groups if which < len(self.members) else []
-            weights = [weight for group in groups for weight in group["params"]]
-            if row < len(weights) and value.shape in (weights[row].shape, ()) and bool(value.isfinite().all()):
-                return which, row, key
-        raise RunError(f"optimizer/{name} of shape {tuple(value.shape)} does not fit the optimizer, or is not finite.")
+            member = self.members[which] if which < len(self.members) else None
+            weights = [weight for group in member.param_groups for weight in group["params"]] if member else []
+            if member and row < len(weights) and key in _quantities(member):
+                shape = torch.Size(()) if key == _COUNT else weights[row].shape
+                if value.shape == shape and value.is_floating_point() and bool(value.isfinite().all()):
+                    if key == _COUNT and not 1 <= float(value) <= steps:
+                        raise RunError(f"optimizer/{name} must be from 1 to {steps}, the steps made; got {value:g}.")
+                    return which, row, key
+        raise RunError(
+            f"optimizer/{name}, {value.dtype} of shape {tuple(value.shape)}, does not fit the optimizer, or is not "
+            "finite."
+        )
+
+
+_COUNT = "step"
+
+
+def _quantities(member: torch.optim.Optimizer) -> set[str]:
+    """What the optimizer keeps of each weight that it has updated."""
+    if isinstance(member, torch.optim.AdamW):
+        return {_COUNT, "exp_avg", "exp_avg_sq"}
+    return {"momentum_buffer"} if member.defaults["momentum"] else set()

@@ -23,6 +23,8 @@ from gradreg.training.optimizers import Optimizers
 from gradreg.training.sources import reseed
 
 _ELSEWHERE = "resume it with the model that it was started with"
+# Of every step, whatever the objective.
+_ALWAYS_LOGGED = ("loss", "train_accuracy", "not_finite")
 
 
 class Learner:
@@ -101,8 +103,8 @@ class Learner:
             groups["average"] = self.average.model.state_dict()
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
 
-    def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+    def load(self, tensors: Mapping[str, Tensor], steps: int, batches: int) -> None:
+        """Restore what `tensors` returned after that many steps, and that many batches of the epoch."""
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "memory": {}}
         if self.average:
             groups["average"] = {}
@@ -114,8 +116,10 @@ class Learner:
         for name, sums in groups["sums"].items():
             if not sums.is_floating_point() or sums.shape != (() if name == "not_finite" else (2,)):
                 raise RunError(f"sums/{name} must be a sum and a count; got shape {tuple(sums.shape)}.")
+        if batches and (missing := [name for name in _ALWAYS_LOGGED if name not in groups["sums"]]):
+            raise RunError(f"sums/{missing[0]} of the {batches} batches of its epoch is missing.")
         load_weights(self.model, groups["model"], "The model in it", _ELSEWHERE)
-        self.optimizers.load(groups["optimizer"])
+        self.optimizers.load(groups["optimizer"], steps)
         device = self.processes.device
         self.sums = {name: tensor.to(device) for name, tensor in groups["sums"].items()}
         self.memory = {name: tensor.to(device) for name, tensor in groups["memory"].items()}
