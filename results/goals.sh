@@ -36,7 +36,7 @@ declare -A rows=(
     [far-cifar-noisy]="cifar10-compact-noisy-linf-16 epochs=7"
 )
 # KIND RECIPE SETTING …: the kind of row that a trial chooses for. As many for adversarial training as for the penalty; those that begin
-# with c- choose the cheap row.
+# with c- choose the cheap row, by what is tried for adversarial training too.
 ours="near-linf cifar10-compact-noisy-linf"
 at_l2="near-l2 cifar10-compact-at-l2"
 ours_l2="near-l2 cifar10-compact-noisy-l2 epochs=9"
@@ -60,7 +60,6 @@ declare -A trials=(
     [c-e4-ema5]="$ours epochs=4 ema=0.995"
     [c-e4-b64]="$ours epochs=4 batch_size=64"
     [c-e4-b64-flip]="$ours epochs=4 batch_size=64 augment=['flip']"
-    [c-e4-b32]="$ours epochs=4 batch_size=32"
     [c-lazy4]="$ours objective.lazy=4 objective.autocast=off"
     [l2-at-base]="$at_l2"
     [l2-at-ls]="$at_l2 label_smoothing=0.1"

@@ -49,7 +49,7 @@ TRAINING: dict[str, Call] = {
         lambda: {"model": nn.Flatten(), "x": toys.images()},
         {"x": "same: 2×3 tensor, a NaN pixel, an infinite pixel, 0 to 255"},
     ),
-    "objectives.Gradient": Call(lambda: {"eps": 0.1}),
+    "objectives.Gradient": Call(lambda: {"eps": 0.1}, {"eps": "0"}),
     "objectives.describe": Call(lambda: {"objective": gradreg.objectives.Undefended()}),
     "publish": Call(
         lambda: {"model": Counting(), "evaluation": toys.files()["evaluation"], "folder": toys.unused()}, heavy=True

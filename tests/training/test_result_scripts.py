@@ -130,10 +130,17 @@ def test_rows_of_goals_are_trained_alike_and_judged_at_their_radius(tmp_path: Pa
     places: dict[tuple[str, ...], list[bool]] = {}
     for name, row in tried.items():
         place = row.data, option(verdicts[name], "threat"), option(verdicts[name], "eps")
-        places.setdefault(place, []).append(isinstance(row.objective, Gradient))
+        if not name.startswith("c-"):  # which choose the cheap row
+            places.setdefault(place, []).append(isinstance(row.objective, Gradient))
     assert places
     assert all(2 * sum(penalised) == len(penalised) for penalised in places.values()), "as many trials for both"
     assert {row.seed for row in tried.values()} == {0}
+    for dial in ("batch_size", "augment", "ema", "label_smoothing"):
+        for_at, cheap = (
+            {str(getattr(row, dial)) for name, row in tried.items() if name.startswith(first)}
+            for first in ("at-", "c-")
+        )
+        assert cheap <= for_at, f"{dial} is tried for adversarial training too"
     for name, row in rows.items():
         objective, probe = row.objective, row.probe
         assert probe is not None
