@@ -188,13 +188,14 @@ def regularized_loss(
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
-    noise, output_slope = check_noise(noise, x, statistics), check_output_slope(output_slope, method, order)
+    output_slope = check_output_slope(output_slope, method, order)
     second_step = check_second_step(second_step, method, order)
     alignment, omega = check_looks(alignment, omega, method, step)
     check_function("model", model, MODEL)
     y = tracked(y)
     check_functions(criterion, output)
     checked(geometry, x)
+    noise = check_noise(noise, geometry, x, statistics)
     if method == "fd":
         check_length(h, steps_by, geometry, x, scale)
     check_batch_norm_mode(model, bn)

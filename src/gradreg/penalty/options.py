@@ -78,7 +78,7 @@ def check_length(h: float | Tensor, eps: float | None, geometry: Threat, x: Tens
             return
         h = float(h.detach().amax())
     by_root = divides_by_root(geometry, scale)
-    most = _WIDTH * _length_of_ones(geometry, x) * (sqrt(x[0].numel()) if by_root else 1)
+    most = _longest(geometry, x) * (sqrt(x[0].numel()) if by_root else 1)
     if h > most:
         name, most, h = ("h", most, h) if eps is None else ("eps without h=, a step of eps/2,", 2 * most, eps)
         norm = "l2 (scale='paper')" if by_root else geometry.name
@@ -86,6 +86,11 @@ def check_length(h: float | Tensor, eps: float | None, geometry: Threat, x: Tens
             f"{name} must be at most {most:.4g}, which moves every pixel by {_WIDTH:g}; got {h:g}. It is a length in "
             f"{norm}, in units of pixels in [0, 1]."
         )
+
+
+def _longest(geometry: Threat, x: Tensor) -> float:
+    """The length that moves every pixel by as much as a pixel can lie from another one."""
+    return _WIDTH * _length_of_ones(geometry, x)
 
 
 def _length_of_ones(geometry: Threat, x: Tensor) -> float:
@@ -155,15 +160,23 @@ def check(
     return h, lazy, fraction, step
 
 
-def check_noise(noise: float | Tensor, x: Tensor, statistics: str) -> float | Tensor:
-    """A radius, or the perturbation of each image."""
+def check_noise(noise: float | Tensor, geometry: Threat, x: Tensor, statistics: str) -> float | Tensor:
+    """A radius, or the perturbation of each image, that leaves something of the images; values on the host only."""
     check_choice("statistics", statistics, ("noisy", "clean"))
     if not isinstance(noise, Tensor):
-        return check_number("noise", noise, least=0, usual="a radius in pixel units")
+        noise, most = check_number("noise", noise, least=0, usual="a radius in pixel units"), _longest(geometry, x)
+        if noise > most:
+            raise ConfigError(
+                f"noise must be at most {most:.4g}, which moves every pixel by {_WIDTH:g}; got {noise:g}. It is a "
+                f"radius in {geometry.name}, in units of pixels in [0, 1]."
+            )
+        return noise
     check_layout("noise", noise)
     if noise.shape != x.shape or not noise.is_floating_point():
         raise DataError(f"noise must be a radius, or floats shaped as x, {tuple(x.shape)}; got {shown(noise)}.")
     check_device("noise", noise, x)
+    if on_host(noise) and not float(noise.detach().abs().amax()) <= _WIDTH:
+        raise DataError(f"noise must hold finite numbers of at most {_WIDTH:g}, in units of pixels in [0, 1].")
     return noise.detach()
 
 
