@@ -236,7 +236,7 @@ def test_a_slope_with_checkpointing_is_refused_by_its_own_name() -> None:
 @pytest.mark.parametrize("noise", [1e3, torch.full((8, 3, 8, 8), 1e3), torch.full((8, 3, 8, 8), torch.nan)])
 def test_noise_that_leaves_nothing_of_the_images_is_refused(noise: float | Tensor) -> None:
     x, y = images()
-    with pytest.raises((ConfigError, DataError), match="noise must .* at most 100"):
+    with pytest.raises((ConfigError, DataError), match=r"noise must .* at most 100"):
         regularized_loss(net(), x, y, eps=EPS, h=EPS, noise=noise, threat="linf")
 
 
@@ -244,5 +244,5 @@ def test_noise_is_limited_in_units_of_its_norm() -> None:
     x, y = images()
     root = 192**0.5
     regularized_loss(net(), x, y, eps=EPS, h=EPS, noise=99 * root, threat="l2")
-    with pytest.raises(ConfigError, match="noise must be at most 1386, which moves every pixel by 100; got 1399.5"):
+    with pytest.raises(ConfigError, match=r"noise must be at most 1386, which moves every pixel by 100; got 1399\.5"):
         regularized_loss(net(), x, y, eps=EPS, h=EPS, noise=101 * root, threat="l2")

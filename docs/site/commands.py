@@ -11,7 +11,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from gradreg.cli import commands
-from gradreg.cli.arguments import parse
+from gradreg.cli.parsing import parse
 
 _NAME = re.compile(r"^::: command ([\w ]+)$", re.MULTILINE)
 _DEFAULT = re.compile(r" ?\((default: .*?|required|repeatable)\)$")

@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import save_model
 
 from gradreg.cli import evaluate as command
-from gradreg.cli.arguments import parse
+from gradreg.cli.parsing import parse
 from gradreg.diagnosis import Flag
 from gradreg.evaluation import load
 from gradreg.models import build

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import gradreg
-from gradreg.cli.arguments import parse
 from gradreg.cli.evaluate import Evaluate
+from gradreg.cli.parsing import parse
 from gradreg.errors import ConfigError
 from gradreg.evaluation import EvaluationOptions
 

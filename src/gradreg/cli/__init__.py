@@ -66,7 +66,7 @@ def commands() -> Iterator[tuple[str, type[_Subcommand], str]]:
 
 def _carry_out(name: str, *arguments: str) -> None:
     """Parse the arguments of one command and carry it out."""
-    from gradreg.cli.arguments import parse
+    from gradreg.cli.parsing import parse
 
     command = _command(name)
     completed = getattr(command, "completed", list)

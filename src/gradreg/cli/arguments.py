@@ -4,12 +4,13 @@ An option that takes several values in Python (names, numbers, radii by threat) 
 options dataclass reads both. Numbers may be fractions, such as 8/255.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 from rich.console import Console
@@ -19,8 +20,7 @@ from gradreg.checks.fields import check_fields
 from gradreg.checks.scalars import Side, check_numbers, shown
 from gradreg.config.fractions import fraction
 from gradreg.data.source import choices
-from gradreg.errors import ConfigError, did_you_mean
-from gradreg.runs.trust import EVERYTHING, are_packages
+from gradreg.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -37,33 +37,14 @@ _TRUST = (
 )
 
 DataDir = Annotated[Path | None, tyro.conf.arg(help=_DATA_DIR)]
-ModelName = Annotated[str, tyro.conf.arg(help=_MODEL)]
+ModelName = Annotated[str, tyro.conf.arg(help=_MODEL, metavar="MODEL")]
 TrustOption = Annotated[str | None, tyro.conf.arg(help=_TRUST, metavar="[PACKAGE]")]
 Inline = tyro.conf.arg(name="")
 """Marks a group of options whose names carry no prefix."""
 
-_REGISTRY = ConstructorRegistry()
+REGISTRY = ConstructorRegistry()
+"""How texts become values."""
 _PLAIN = (str, int, float, bool, Path, NoneType)
-
-
-def parse(command: type[T], prog: str, arguments: list[str] | None) -> T:
-    """The command with its arguments."""
-    given = None if arguments is None else _with_trust(arguments)
-    found, unknown = tyro.cli(command, prog=prog, args=given, registry=_REGISTRY, return_unknown_args=True)
-    if unknown:
-        word = unknown[0].partition("=")[0]
-        raise ConfigError(f"{prog} takes no {word!r}{did_you_mean(word, _flags(command))}: see {prog} --help.")
-    return found
-
-
-def _flags(command: Any) -> Iterator[str]:
-    """The options of a command, as they are typed."""
-    hints = get_type_hints(command)
-    for each in fields(command):
-        inner = [part for part in (hints[each.name], *get_args(hints[each.name])) if is_dataclass(part)]
-        yield from (flag for part in inner for flag in _flags(part))
-        if not inner:
-            yield f"--{each.name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,21 +112,12 @@ class ModelArguments:
         return tuple(word for pair in pairs for word in pair)
 
 
-def _with_trust(arguments: list[str]) -> list[str]:
-    """`--trust` with no package after it means whatever a file names."""
-    following = [*arguments, ""][1:]
-    return [
-        f"--trust={EVERYTHING}" if word == "--trust" and not are_packages(after) else word
-        for word, after in zip(arguments, following, strict=True)
-    ]
-
-
 def say(console: Console, sentence: str) -> None:
     """A line as it is, whatever signs a path in it has."""
     console.print(sentence, highlight=False, soft_wrap=True, markup=False)
 
 
-@_REGISTRY.primitive_rule
+@REGISTRY.primitive_rule
 def _text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """A text where the option takes a text or something that only Python can write."""
     if info.type_origin not in (Union, UnionType):
@@ -164,7 +136,7 @@ def _text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     )
 
 
-@_REGISTRY.primitive_rule
+@REGISTRY.primitive_rule
 def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """A value or none, which help texts show as the value alone."""
     parts = get_args(info.type) if info.type_origin in (Union, UnionType) else ()
@@ -182,7 +154,7 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     )
 
 
-@_REGISTRY.primitive_rule
+@REGISTRY.primitive_rule
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
     """A number, or a fraction such as 8/255."""
     if info.type is not float:
@@ -196,6 +168,20 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[float] | None:
     )
 
 
+@REGISTRY.primitive_rule
+def _whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """A whole number; tyro's own reader would tell of Python's `int()`."""
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda arguments: _integer(arguments[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 def _fraction(text: str) -> float:
     found = fraction(text)
     if found is None:
@@ -204,10 +190,10 @@ def _fraction(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected a whole number; got {shown(text)}") from None
+    # Python's int() would read the digits of every script.
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise ValueError(f"expected a whole number; got {shown(text)}")
+    return int(text)
 
 
 def _written(value: Any) -> str:

@@ -10,7 +10,7 @@ import tyro
 from tyro.conf import subcommand
 
 from gradreg.cli import commands
-from gradreg.cli.arguments import parse
+from gradreg.cli.parsing import parse
 
 
 @dataclass(frozen=True)

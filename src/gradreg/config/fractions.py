@@ -6,6 +6,8 @@ import math
 def fraction(text: str) -> float | None:
     """The number in `text`, plain or as a fraction such as 8/255; None if it is not a finite number."""
     above, slash, below = text.partition("/")
+    if not text.isascii():  # Python would read the digits of every script
+        return None
     try:
         value = float(above) / (float(below) if slash else 1.0)
     except (ValueError, ZeroDivisionError):
