@@ -24,6 +24,7 @@ from gradreg.errors import ModelError
 from gradreg.looks import rows_of
 from gradreg.losses import margin, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
+from gradreg.precision import contenders, extent
 from gradreg.randomness import Streams
 
 Loss = Callable[..., Tensor]
@@ -48,8 +49,8 @@ def refuse_broken(broken: object) -> None:
         )
 
 
-def _less_rounding(raw: Tensor, logits: Tensor) -> Tensor:
-    return raw - _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
+def _less_rounding(raw: Tensor, logits: Tensor, topk: int) -> Tensor:
+    return raw - _ROUNDING * torch.finfo(logits.dtype).eps * contenders(logits, topk).abs().amax(1).to(raw.dtype)
 
 
 class Search(Unfinished):
@@ -80,8 +81,8 @@ class Search(Unfinished):
         self.classifier, self.threat, self.topk, self.seed = classifier, threat, topk, seed
         self.y, self.logits = y, logits
         self.low, self.high = classifier.box
-        extent = logits.amax(1, keepdim=True) - logits.amin(1, keepdim=True)
-        self.scale = 1 / extent.where(extent > 0, 1)
+        apart = extent(logits, topk).to(logits.dtype)
+        self.scale = 1 / apart.where(apart > 0, 1)
         """Per image, what makes the range of its logits 1, (N, 1)."""
         self.ties: Ties | None = None
         self.on_grid = False
@@ -147,7 +148,7 @@ class Search(Unfinished):
             if self.queries is not None:
                 self.queries.forwards.index_add_(0, rows, open_.long() - 1)
             raw = margin(logits, self.y[rows], self.topk)
-            exact = _less_rounding(raw, logits).to(self.distance.dtype)
+            exact = _less_rounding(raw, logits, self.topk).to(self.distance.dtype)
             self.broken |= ~(exact.isfinite() | ~open_).all()
             reached = reached.index_copy(0, rows, exact)
             self._note_ties((raw == 0) & open_, rows, points, self.distance[rows], claimed.sure.distance[rows])
@@ -248,7 +249,7 @@ class Search(Unfinished):
     def _safe(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
         """The margin of the evaluated images, repeated so often, less what may be wrong with it."""
         if self._claimed is None:
-            safe = _less_rounding(raw, logits).to(self.distance.dtype)
+            safe = _less_rounding(raw, logits, self.topk).to(self.distance.dtype)
         else:
             safe = raw.to(self.distance.dtype) - self._rows.take(self._claimed.doubt).repeat(times)
         self.broken |= self._rows.only(~safe.isfinite(), times).any()

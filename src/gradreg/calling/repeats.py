@@ -7,9 +7,12 @@ import torch
 from torch import Tensor
 
 from gradreg.errors import ModelError
+from gradreg.precision import contenders, extent
 
-# Allowed difference between two answers about an image, relative to the largest logit; cuDNN stays far below it.
+# Allowed difference between two answers about an image, relative to the range of the logits; cuDNN stays far below it.
 REPEATABLE = 1e-4
+# Rounding is relative to the size of the logits and not to their range: this fraction of it counts as range.
+_OF_SIZE = 0.02
 # The same between batches of different sizes: bf16 has seven bits, and another size may be another sum.
 _ROUNDED = 0.05
 # So many images are asked about in other company.
@@ -23,17 +26,21 @@ _Ask = Callable[[Tensor], Tensor]
 
 
 def apart(first: Tensor, again: Tensor) -> float:
-    """The largest difference of logits, as a fraction of the largest logit."""
+    """The largest difference of logits, as a fraction of the range of an image's logits.
+
+    So neither a level that all logits share nor a mask over some hides what moves the answer.
+    """
     return float(_apart(first, again))
 
 
 def _apart(first: Tensor, again: Tensor) -> Tensor:
-    scale = first.abs().amax().clamp(min=torch.finfo(first.dtype).tiny)
+    first, again = contenders(first), contenders(again)
+    scale = torch.maximum(extent(first).amax(), _OF_SIZE * first.abs().amax()).clamp(min=torch.finfo(first.dtype).tiny)
     return (first - again).abs().amax() / scale
 
 
 def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -> list[tuple[Tensor, Tensor, float]]:
-    """Pairs of logits of a few images that should agree, each with the fraction of the largest that they may differ by.
+    """Pairs of logits of a few images that should agree, each with the fraction of their range that they may differ by.
 
     They are asked about in other places beside other images, in a batch of the same shape, and in a batch of another
     size, where low precision rounds otherwise. The others are as far from those that were there as the box allows.
@@ -106,8 +113,8 @@ def check_mixed(ask: _Ask, x: Tensor, logits: Tensor) -> None:
 
 def _depends(moved: float) -> ModelError:
     return ModelError(
-        f"The model's logits for an image depend on the other images of the batch (they moved by {moved:.0%} of the "
-        "largest), so nothing found in a batch holds for the image alone: use running statistics "
+        f"The model's logits for an image depend on the other images of the batch (they moved by {moved:.0%} of their "
+        "range), so nothing found in a batch holds for the image alone: use running statistics "
         "(track_running_stats=True) or whatever else keeps images apart."
     )
 

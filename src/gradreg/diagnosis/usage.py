@@ -100,7 +100,7 @@ def randomised(case: Case) -> Flag:
         moved = max(moved, apart(logits, again))
         changed |= again.argmax(1) != logits.argmax(1)
     finding = (
-        f"Asked {_RUNS} times, the model moved its logits by up to {moved:.2g} of the largest and its answer on "
+        f"Asked {_RUNS} times, the model moved its logits by up to {moved:.2g} of their range and its answer on "
         f"{int(changed.sum())} of {len(x)} images."
     )
     return graded("randomised", moved, finding, error=REPEATABLE, changed=int(changed.sum()), n=len(x), runs=_RUNS)
@@ -112,7 +112,7 @@ def batch_dependent(case: Case) -> Flag:
     first, other, allowed = max(pairs, key=lambda pair: apart(*pair[:2]) / pair[2])
     moved, changed = apart(first, other), int((first.argmax(1) != other.argmax(1)).sum())
     finding = (
-        f"With other images in the batch, the model moved its logits by up to {moved:.2g} of the largest and its "
+        f"With other images in the batch, the model moved its logits by up to {moved:.2g} of their range and its "
         f"answer on {changed} of {len(first)} images."
     )
     return graded("batch-dependent", moved, finding, error=allowed, changed=changed, n=len(first))

@@ -16,7 +16,7 @@ from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, PrecisionError, warn
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Calls, Pass, needs_classes
-from gradreg.precision import at_least_single
+from gradreg.precision import at_least_single, contenders
 
 # A call is refused if rounding makes up more than this fraction of the finite difference: of half-precision logits,
 # where it is known from their size, and of anything else, where it is measured.
@@ -193,7 +193,7 @@ def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor, 
     if kind == at_least_single(kind):
         return
     logits = part.logits.detach().float()
-    rounding = torch.finfo(kind).eps * logits.abs().flatten(1).amax(1)
+    rounding = torch.finfo(kind).eps * contenders(logits.flatten(1)).abs().amax(1)
     safe = (rounding / (tolerance * slope)).nanmedian().item()
     smallest = torch.as_tensor(h).min().item()
     if smallest < safe:
