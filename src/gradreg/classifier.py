@@ -1,8 +1,10 @@
 """Any model behind one interface: pixels in, checked logits out, with forwards and backwards counted per image."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +50,18 @@ class Queries:
     def none(cls, images: int, device: torch.device) -> "Queries":
         """Counts that start at zero."""
         return cls(*torch.zeros(2, images, dtype=torch.int64, device=device).unbind())
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a classifier is asked for at the moment: where its queries are counted, and in which low precision."""
+
+    queries: Queries | None = None
+    low: torch.dtype | None = None
+
+
+# By classifier, in each thread.
+_CALLS: ContextVar[Mapping[int, _Call]] = ContextVar("_CALLS", default=MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -100,8 +114,6 @@ class Classifier(nn.Module):
                 f"output must be a function from what the model returns to logits; got {type(output).__name__}."
             )
         self.model, self.box, self.output = model, box, output
-        self._queries: Queries | None = None
-        self._low: torch.dtype | None = None
         self._known, self._cast = unknown(), None
         # Buffers, so that `to`, `double` and `half` take them along; not persistent, so that they are in no state_dict.
         self.register_buffer("_mean", _channels("mean", mean, self.device), persistent=False)
@@ -118,15 +130,30 @@ class Classifier(nn.Module):
         weight = first_float(self.model)
         return None if weight is None else weight.device
 
+    @property
+    def _call(self) -> "_Call":
+        return _CALLS.get().get(id(self), _Call())
+
+    @contextmanager
+    def _within(self, call: "_Call") -> Iterator[None]:
+        """Ask for `call` in this thread: another one may ask the same classifier for something else."""
+        outer = _CALLS.get()
+        _CALLS.set({**outer, id(self): call})
+        try:
+            yield
+        finally:
+            _CALLS.set(outer)
+
     def forward(self, x: Tensor, images: Tensor | None = None) -> Tensor:
         """Logits. While queries are counted, `images` says which image each row is."""
         self._check_place(x)
-        if self._queries is not None:
-            _add(self._queries.forwards, images, len(x))
+        call = self._call
+        if call.queries is not None:
+            _add(call.queries.forwards, images, len(x))
         with named(x), left_as_found(self.model, x.device, self._known), outside_autocast(x.device.type):
-            if self._low is None:
+            if call.low is None:
                 return check_logits(self._answer(x), len(x))
-            with torch.autocast(x.device.type, self._low):
+            with torch.autocast(x.device.type, call.low):
                 return check_logits(self._answer(x), len(x)).float()
 
     def _answer(self, x: Tensor) -> Tensor:
@@ -171,8 +198,8 @@ class Classifier(nn.Module):
                     # Not autograd.grad, which torch's FLOP counter and other module trackers cannot follow to a leaf.
                     torch.autograd.backward(total, inputs=[points])
         gradient = points.grad
-        if self._queries is not None:
-            _add(self._queries.backwards, images, len(x))
+        if (queries := self._call.queries) is not None:
+            _add(queries.backwards, images, len(x))
         return losses.detach(), required(gradient)
 
     @validated
@@ -180,20 +207,15 @@ class Classifier(nn.Module):
     def counted(self, images: int, device: torch.device | None = None) -> Iterator[Queries]:
         """Count the forwards and backwards spent on each of that many images; a function does not say its `device`."""
         images = check_count("images", images)
-        outer, self._queries = self._queries, Queries.none(images, device or self.device or torch.device("cpu"))
-        try:
-            yield self._queries
-        finally:
-            self._queries = outer
+        queries = Queries.none(images, device or self.device or torch.device("cpu"))
+        with self._within(replace(self._call, queries=queries)):
+            yield queries
 
     @contextmanager
     def computing(self, low: torch.dtype | None) -> Iterator[None]:
         """Forwards in here run in low precision, by autocast, with logits in single; None: as they always do."""
-        outer, self._low = self._low, low
-        try:
+        with self._within(replace(self._call, low=low)):
             yield
-        finally:
-            self._low = outer
 
     def check_single(self) -> None:
         """Refuse a model that autocast would leave alone: it changes single precision only."""
@@ -204,11 +226,8 @@ class Classifier(nn.Module):
     @contextmanager
     def uncounted(self) -> Iterator[None]:
         """Forwards and backwards in here are not counted."""
-        outer, self._queries = self._queries, None
-        try:
+        with self._within(replace(self._call, queries=None)):
             yield
-        finally:
-            self._queries = outer
 
     def check(self, x: Tensor, y: Tensor, *, alone: bool = True) -> Tensor:
         """Raise an error for what would give silently wrong numbers; return the clean logits, by one uncounted forward.

@@ -4,11 +4,14 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from gradreg.errors import ModelError
 
 Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -23,13 +26,16 @@ class RandomState:
     accelerator: Tensor | None
     others: tuple[tuple[Generator, Any], ...]
     """Generators besides torch's global ones, with their states."""
+    by_others: int
+    """How often other threads had repeated draws from torch's streams, which are one for all threads."""
 
     @classmethod
     def now(cls, device: torch.device, others: Sequence[Generator] = ()) -> "RandomState":
         """Their current states; `others` are generators besides torch's global ones, as `global_streams`."""
         on_host = device.type in ("cpu", "meta")
         state = None if on_host else torch.get_device_module(device).get_rng_state(device)
-        return cls(device, torch.get_rng_state(), state, tuple((other, _state(other)) for other in others))
+        kept = tuple((other, _state(other)) for other in others)
+        return cls(device, torch.get_rng_state(), state, kept, _REPLAYS.by_others())
 
     @contextmanager
     def replayed(self) -> Iterator[None]:
@@ -38,7 +44,13 @@ class RandomState:
         self._restore()
         try:
             yield
+            if _REPLAYS.by_others() != self.by_others and self.moved():
+                raise ModelError(
+                    "Another thread repeated random draws at the same time, and torch has one random stream for all "
+                    "threads: what draws, as a model with dropout does, needs a process of its own, or one thread."
+                )
         finally:
+            _REPLAYS.add()
             resume._restore()
 
     def moved(self) -> bool:
@@ -62,6 +74,27 @@ class RandomState:
                 other.setstate(state)
             else:
                 other.set_state(state)
+
+
+class _Replays:
+    """How often each thread has repeated draws."""
+
+    def __init__(self) -> None:
+        self._lock, self._total, self._mine = Lock(), 0, local()
+
+    def add(self) -> None:
+        """One more, by this thread."""
+        with self._lock:
+            self._total += 1
+            self._mine.count = getattr(self._mine, "count", 0) + 1
+
+    def by_others(self) -> int:
+        """Those of all other threads."""
+        with self._lock:
+            return int(self._total - getattr(self._mine, "count", 0))
+
+
+_REPLAYS = _Replays()
 
 
 def global_streams() -> list[Generator]:
