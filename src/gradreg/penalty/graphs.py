@@ -2,18 +2,22 @@
 
 The gradient of a step is Σ c·∇ℓ over its passes. Where the coefficients c of a pass are known before the next pass
 begins, differentiating it there and then frees its graph: a step holds one graph at a time, as plain training does.
+
+What is known so is known at the leaves. Where weights were computed before the step, as by a hypernetwork or in the
+inner loop of meta-learning, somebody may ask for the gradient at these, which only the graphs can tell: they are kept.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gradreg.calling.answers import required
 from gradreg.calling.state import Moment
+from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import per_image
 from gradreg.penalty.passes import Calls, Pass, as_recorded
 
@@ -26,38 +30,44 @@ class Terms:
         self._known: dict[Tensor, Tensor] = {}
         self._open: list[tuple[Tensor, Tensor]] = []
         self._start = _moment()
+        self._freed: set[int] = set()
 
     def settle(self, losses: Tensor, coefficients: float | Tensor, *, but: Tensor | None = None) -> None:
         """Differentiate losses now, once and for all, to all leaves but one."""
-        weights, older = _walk(losses, self._start, but)
-        if self.wanted and weights:
-            with self._calls.backward(self._begun), _unheard(weights), as_recorded(losses):
-                gradients = torch.autograd.grad(
-                    losses, weights, _each(coefficients, losses), retain_graph=older, allow_unused=True
-                )
-            self._add(weights, gradients)
+        if not self.wanted:
+            return
+        graph = self._graph(losses, but)
+        if graph.older:
+            self._keep(losses, coefficients)
+        elif graph.leaves:
+            self._settle(graph, losses, coefficients)
 
     def settle_with_input(self, part: Pass, coefficient: float | Tensor) -> Tensor:
         """The same, and ∇ℓ(x) out of the same backward; coefficients of single images must not be 0."""
-        weights, older = _walk(part.losses, self._start, but=part.x)
-        nothing = isinstance(coefficient, float) and coefficient == 0
-        if nothing or not self.wanted or not weights:
-            return part.input_gradient(differentiable=False, retain=older)
+        if not self.wanted or (isinstance(coefficient, float) and coefficient == 0):
+            return part.input_gradient(differentiable=False, retain=False)
+        graph = self._graph(part.losses, part.x)
+        if graph.older:
+            gradient, losses, _ = part.input_gradient_and_answer()
+            self._keep(losses, coefficient)
+            return gradient
+        if not graph.leaves:
+            return part.input_gradient(differentiable=False, retain=False)
         each = isinstance(coefficient, Tensor) and coefficient.ndim > 0
         outer = _each(coefficient if each else 1.0, part.losses)
-        with self._calls.backward(self._begun), _unheard([part.x, *weights]), as_recorded(part.losses):
-            gradient, *gradients = torch.autograd.grad(
-                part.losses, [part.x, *weights], outer, retain_graph=older, allow_unused=True
-            )
+        self._freed |= graph.numbers
+        with self._calls.backward(self._begun), _unheard([part.x, *graph.leaves]), as_recorded(part.losses):
+            gradient, *gradients = torch.autograd.grad(part.losses, [part.x, *graph.leaves], outer, allow_unused=True)
         if each:
-            self._add(weights, gradients)
+            self._add(graph.leaves, gradients)
             return required(gradient) / per_image(outer, part.x)
-        self._add(weights, [None if found is None else coefficient * found for found in gradients])
+        self._add(graph.leaves, [None if found is None else coefficient * found for found in gradients])
         return required(gradient)
 
     def leave(self, losses: Tensor, coefficients: float | Tensor) -> None:
         """Leave losses to `backward`, graph and all."""
         if self.wanted:
+            self._graph(losses)
             self._open.append((losses, _each(coefficients, losses)))
 
     def loss(self, value: Tensor) -> Tensor:
@@ -66,12 +76,33 @@ class Terms:
         Of a model that computes parts again in a backward nothing is left open: later it would find another state.
         """
         if self._calls.known.recomputes:
-            for losses, coefficients in self._open:
+            left, self._open = self._open, []
+            for losses, coefficients in left:
                 self.settle(losses, coefficients)
-            self._open.clear()
         pairs = [*self._open, *self._known.items()]
         found: Tensor = _Prescribed.apply(value, *(of for of, _ in pairs), *(gradient for _, gradient in pairs))  # type: ignore[no-untyped-call]
         return found
+
+    def _settle(self, graph: "_Graph", losses: Tensor, coefficients: float | Tensor) -> None:
+        self._freed |= graph.numbers
+        with self._calls.backward(self._begun), _unheard(graph.leaves), as_recorded(losses):
+            gradients = torch.autograd.grad(losses, graph.leaves, _each(coefficients, losses), allow_unused=True)
+        self._add(graph.leaves, gradients)
+
+    def _keep(self, losses: Tensor, coefficients: float | Tensor) -> None:
+        self._calls.check_graphs_can_be_kept("Weights computed before the call", "compute them in the model's forward")
+        self._open.append((losses, _each(coefficients, losses)))
+
+    def _graph(self, losses: Tensor, but: Tensor | None = None) -> "_Graph":
+        """The graph of losses, of which nothing may be settled and freed already."""
+        graph = _walk(losses, self._start, but)
+        if not graph.numbers.isdisjoint(self._freed):
+            raise ModelError(
+                "The model keeps a computed weight or feature from one forward to the next, and the graph of the first "
+                "is differentiated and freed before the second: compute it anew in every forward, or before the call, "
+                "or pass graphs=2."
+            )
+        return graph
 
     def _add(self, weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
         for weight, gradient in zip(weights, gradients, strict=True):
@@ -92,35 +123,67 @@ class _Prescribed(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second_derivatives()
         gradients: Sequence[Tensor] = ctx.saved_tensors
         return None, *(outer.to(gradient.dtype) * gradient for gradient in gradients), *([None] * len(gradients))
 
 
+class _OnceDifferentiable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> Tensor:
+        _refuse_second_derivatives()
+        return outer
+
+
+def once_differentiable(loss: Tensor) -> Tensor:
+    """The same loss, whose gradient has none: the direction of a difference is a constant to it."""
+    found: Tensor = _OnceDifferentiable.apply(loss)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _refuse_second_derivatives() -> None:
+    """Gradients are enabled in a backward if and only if it is to be differentiated itself."""
+    if torch.is_grad_enabled():
+        raise ConfigError(
+            "The penalty by finite differences has first derivatives only, and create_graph=True asks for second ones: "
+            "leave it out, or pass method='double-backprop'."
+        )
+
+
 def leaves(loss: Tensor, but: Tensor | None = None) -> list[Tensor]:
     """The tensors, but one, that `loss.backward()` would give a gradient to."""
-    return _walk(loss, 0, but)[0]
+    return _walk(loss, 0, but).leaves
 
 
-def _walk(loss: Tensor, start: int, but: Tensor | None) -> tuple[list[Tensor], bool]:
-    """The leaves below a loss, and whether some of its graph was recorded before `start` and so is not ours to free.
+@dataclass(frozen=True)
+class _Graph:
+    leaves: list[Tensor]
+    numbers: set[int]
+    """Of the nodes, in the order in which autograd recorded them."""
+    older: bool
+    """Whether some were recorded before the step: weights were computed from others there."""
 
-    That is so where weights were computed from others before the step: the next pass needs that graph again.
-    """
+
+def _walk(loss: Tensor, start: int, but: Tensor | None) -> _Graph:
+    """What is below a loss."""
     found: list[Tensor] = []
-    older, seen, ahead = False, set(), [loss.grad_fn]
+    seen, numbers, ahead = set(), set(), [loss.grad_fn]
     while ahead:
         node: Any = ahead.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         if not hasattr(node, "variable"):
-            older |= node._sequence_nr() < start
+            numbers.add(node._sequence_nr())
         elif node.variable is not but:
             found.append(node.variable)
         ahead.extend(parent for parent, _ in node.next_functions)
-    return found, older
+    return _Graph(found, numbers, any(number < start for number in numbers))
 
 
 def _each(coefficients: float | Tensor, losses: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from gradreg.penalty.ahead import Ahead
 from gradreg.penalty.base_pass import moved_by, noisy, pass_at_base
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.difference import Difference
-from gradreg.penalty.graphs import Terms, leaves
+from gradreg.penalty.graphs import Terms, leaves, once_differentiable
 from gradreg.penalty.options import (
     Method,
     Scale,
@@ -209,6 +209,7 @@ def regularized_loss(
         calls = Calls(model, criterion, bn, autocast, output)
         pixels = calls.images(x)
         base = pixels if isinstance(noise, float) and noise == 0 else noisy(pixels, noise, geometry)
+        calls.fill_caches(x.device.type)
         begun = calls.state.now(x.device)
         one_graph = graphs == 1 and method == "fd" and not output_slope
         terms = Terms(calls, begun, wanted=wants_graph) if one_graph else None
@@ -237,7 +238,12 @@ def regularized_loss(
             penalty = strength * (slopes.square().mean() / 2 if squared else slopes.abs().mean())
             if change is not None:
                 penalty = penalty + output_slope * change.mean()
-            loss = clean.loss + penalty if terms is None else terms.loss(clean.loss.detach() + penalty)
+            if terms is not None:
+                loss = terms.loss(clean.loss.detach() + penalty)
+            elif method == "fd":
+                loss = once_differentiable(clean.loss + penalty)
+            else:
+                loss = clean.loss + penalty
             grad_norm[clean.index] = geometry.dual_norm(found.gradient.detach()).to(grad_norm.dtype)
             slope[clean.index] = slopes.detach() / difference.shrinkage
             if found.first is not None:

@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import parametrize
 
 from gradreg.calling.answers import Model as Model
 from gradreg.calling.answers import Output, answer, check_logits, leaf, required
@@ -128,6 +129,18 @@ class Calls:
         """The images without a graph, and in full precision where autocast is switched off."""
         overruled = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
         return x.detach().to(at_least_single(x.dtype) if overruled else x.dtype)
+
+    def fill_caches(self, device_type: str) -> None:
+        """Under `parametrize.cached()` compute weights that all passes of the step will share before the first of them.
+
+        So they are found to be older than the step, and none of its passes to own what belongs to the next one too.
+        """
+        if not parametrize._cache_enabled:
+            return
+        with self._conditions(device_type), callers_default():
+            for module in filter(parametrize.is_parametrized, self._modules):
+                for name in module.parametrizations:  # type: ignore[union-attr]
+                    getattr(module, name)
 
     def evaluate(self, x: Tensor, y: Target) -> tuple[Tensor, Tensor]:
         """Losses and logits, as in plain training: running statistics and whatever else the model keeps move."""
