@@ -153,8 +153,9 @@ def naming(source: object, otherwise: str) -> Iterator[None]:
 
 
 def _decoded(raw: bytes, source: str) -> str:
+    """The text, without the byte order mark that tools on Windows put before UTF-8."""
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{source} must be UTF-8 text; got {_words(error)}.") from None
 

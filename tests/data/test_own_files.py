@@ -126,6 +126,17 @@ TABLES = {
     "long": (f"file,label\n{'x' * 5000},1\n", "and there is no such image"),
     "cells": ("file,label\n0.png,1,2\n", "must have 2 cells in every line; got 3 in line 2"),
     "empty": ("file,label\n", "one line per image; got 1 lines"),
+    "huge cell": (f"file,label\n0.png,1\n1.png,{'a' * 200_000}\n", r"labels\.csv cannot be read as a table .*line 3"),
+    "open quote": ('file,label\n0.png,1\n1.png,"1\n2.png,0\n3.png,1\n', "look for a quote that is not closed"),
+    "two lines in a cell": ('file,label\n0.png,1\n1.png,"1\n2"\n', r"printable letters .*; got '1\\n2' in line 4"),
+    "no letter": ("file,label\n0.png,1\x00\n1.png,0\n", r"got '1\\x00' in line 2"),
+    "file of two lines": ('file,label\n"0\n.png",1\n1.png,0\n', r"printable letters; got '0\\n\.png' in line 3"),
+    "no label": ("file,label\n0.png,1\n1.png, \n", "got '' in line 3: leave out images without one"),
+    "file twice": ("file,label\n0.png,1\n1.png,0\n\n./0,0\n", r"name a file once; got .*0\.png in lines 2 and 5"),
+    "one number": ("file,label\n0.png,1\n1.png,01\n2.png,0\n", "got '01' and '1', which are one number"),
+    "one image": ("file,label\n0.png,1\n", "two or more, one line per image; got 2 lines"),
+    "other part": ("file,label,split\n0.png,1,train\n1.png,2,unused\n", "one of train, .*; got 'unused' in line 3"),
+    "no part": ("file,label,split\n0.png,1,train\n1.png,2,\n", "in its column 'split'; got '' in line 3"),
     "one part": ("file,label,split\n0.png,1,train\n1.png,2,train\n", "must name training and test images"),
 }
 
@@ -135,6 +146,24 @@ def test_a_bad_table_is_one_sentence(kind: str, tmp_path: Path) -> None:
     table, sentence = TABLES[kind]
     with pytest.raises(GradregError, match=sentence):
         load(photos(tmp_path, table))
+
+
+@pytest.mark.parametrize("test", ["test", "Testing", "val", "validation"])
+def test_words_for_the_parts(test: str, tmp_path: Path) -> None:
+    table = "file,label,split\n" + "".join(f"{i}.png,{i % 2},{'training' if i < 7 else test}\n" for i in range(10))
+    found = load(photos(tmp_path, table))
+    assert (len(found.train), len(found.test)) == (7, 3)
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path: Path) -> None:
+    """Excel puts it before UTF-8."""
+    assert load(photos(tmp_path, "\ufefffile_name,label\n" + rows("{i}.png,{label}\n"))).classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize("kind", ["folder:", "npz:"])
+def test_a_path_must_follow(kind: str) -> None:
+    with pytest.raises(GradregError, match=f"^{kind} must be followed by a path, for example {kind}"):
+        load(kind)
 
 
 def test_a_command_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,13 @@ from gradreg.checks.scalars import Side
 from gradreg.checks.tensors import check_classes, check_index, check_labels
 from gradreg.data.decode import Decoder, need_pillow
 from gradreg.data.order import holdout
-from gradreg.errors import DataError
+from gradreg.errors import DataError, warn
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+SUFFIXES = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm",
+)  # fmt: skip
+# What usually lies beside images and is none. Whatever else is passed over is said.
+_BESIDE = (".txt", ".md", ".html", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".db", ".ini", ".log")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +89,19 @@ def listing(part: Path) -> ImageFolder:
         raise DataError(f"{part} has no class folders: put the images of each class in a folder of its own.")
     paths: list[str] = []
     labels: list[int] = []
+    others: list[str] = []
     for label, name in enumerate(classes):
-        files = _image_files(part / name)
+        files, more = _files(part / name)
         if not files:
             raise DataError(f"The class folder {part / name} holds no images ({', '.join(SUFFIXES)}).")
         paths += files
         labels += [label] * len(files)
+        others += more
+    if others:
+        warn(
+            f"{len(others)} files below {part} are passed over, such as {others[0]}: images end in "
+            f"{', '.join(SUFFIXES)}. Convert those that are images, or remove them."
+        )
     return ImageFolder(tuple(paths), torch.tensor(labels, device="cpu"), classes, source=str(part))
 
 
@@ -98,11 +109,35 @@ def _is_class(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir() and not entry.name.startswith(".")
 
 
-def _image_files(folder: Path) -> list[str]:
-    """Hidden files and folders are passed over: what an interrupted copy left lies in one."""
-    found: list[str] = []
-    for place, folders, names in os.walk(folder):
+def _files(folder: Path) -> tuple[list[str], list[str]]:
+    """The image files of a class, links to folders followed, and those that are neither images nor usual beside them.
+
+    Hidden files and folders are passed over: what an interrupted copy left lies in one.
+    """
+    images: list[str] = []
+    others: list[str] = []
+    for place, folders, names in os.walk(folder, onerror=_unreadable, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        images = (name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith("."))
-        found += (os.path.join(place, name) for name in images)
-    return sorted(found)
+        _check_links(place, folders)
+        for name in sorted(names):
+            lower = name.lower()
+            if not name.startswith(".") and not lower.endswith(_BESIDE):
+                (images if lower.endswith(SUFFIXES) else others).append(os.path.join(place, name))
+    return sorted(images), sorted(others)
+
+
+def _check_links(place: str, folders: Sequence[str]) -> None:
+    """Refuse a link to a folder around it: it would lead round in circles, and to the images of other classes."""
+    for link in (Path(place, name) for name in folders):
+        if link.is_symlink() and (target := link.resolve()) in _around(Path(place)):
+            raise DataError(f"{link} must not be a link to a folder that it lies in, {target}: remove it.")
+
+
+def _around(place: Path) -> set[Path]:
+    """The folder itself and all around it, on the way that links led and where it really lies."""
+    real = place.resolve()
+    return {real, *real.parents, *(folder.resolve() for folder in place.parents)}
+
+
+def _unreadable(error: OSError) -> None:
+    raise DataError(f"The folder {error.filename} cannot be read ({error.strerror}): its images would be missing.")

@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import os
+import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import torch
 
 from gradreg.data.arrays import SPLIT_SEED, TEST_SHARE
 from gradreg.data.folder import SUFFIXES, ImageFolder
-from gradreg.errors import DataError
+from gradreg.errors import DataError, words_of
 from gradreg.reading import read_text
 
 _TABLES = ("labels.csv", "metadata.csv", "train.csv")
 _FILE = ("file_name", "filename", "file", "image", "path", "id", "name", "image_id")
 _LABEL = ("label", "class", "target", "category", "labels", "breed")
 _PART = ("split", "set", "partition", "fold", "part")
-_OF_TEST = ("test", "val", "valid", "validation")
+_OF_TRAINING = ("train", "training")
+_OF_TEST = ("test", "testing", "val", "valid", "validation")
 
 
 def table_in(root: Path) -> Path | None:
@@ -31,34 +34,53 @@ def table_in(root: Path) -> Path | None:
 
 def load(root: Path, table: Path) -> tuple[ImageFolder, ImageFolder]:
     """The training and test parts; without a column that says which is which, a fifth is the test part."""
-    rows = list(csv.reader(io.StringIO(read_text(table), newline="")))
-    if len(rows) < 2:
-        raise DataError(f"{table} must have a line of names and one line per image; got {len(rows)} lines.")
-    head = [name.strip().lower() for name in rows[0]]
-    file, label = _column(head, _FILE, table), _column(head, _LABEL, table)
-    part = next((head.index(name) for name in _PART if name in head), None)
-    paths: list[str] = []
+    (_, head), *rows = _lines(table)
+    names = [name.strip().lower() for name in head]
+    file, label = _column(names, _FILE, table), _column(names, _LABEL, table)
+    part = next((names.index(name) for name in _PART if name in names), None)
+    lines: dict[str, int] = {}
     labels: list[str] = []
-    parts: list[str] = []
-    for number, row in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in row):
-            continue
+    for number, row in rows:
         if len(row) != len(head):
             raise DataError(f"{table} must have {len(head)} cells in every line; got {len(row)} in line {number}.")
-        paths.append(_image(root, row[file].strip(), table, number))
-        labels.append(row[label].strip())
-        parts.append("" if part is None else row[part].strip().lower())
+        path = _image(root, row[file].strip(), table, number)
+        if path in lines:
+            raise DataError(f"{table} must name a file once; got {path} in lines {lines[path]} and {number}.")
+        lines[path] = number
+        labels.append(_label(row[label].strip(), table, number))
+    if len(labels) < 2:
+        raise _too_short(table, 1 + len(labels))
     classes = tuple(sorted(set(labels), key=_order))
-    whole = ImageFolder(
-        tuple(paths), torch.tensor([classes.index(each) for each in labels], device="cpu"), classes, str(root)
-    )
+    _check_spelling(classes, table)
+    codes = {name: code for code, name in enumerate(classes)}
+    whole = ImageFolder(tuple(lines), torch.tensor([codes[each] for each in labels], device="cpu"), classes, str(root))
     if part is None:
         return whole.split(max(1, len(whole) // TEST_SHARE), SPLIT_SEED)
-    held = [row for row, name in enumerate(parts) if name in _OF_TEST]
-    kept = [row for row, name in enumerate(parts) if name not in _OF_TEST]
-    if not held or not kept:
-        raise DataError(f"{table} must name training and test images in its column {head[part]!r}; got one of them.")
-    return whole.subset(kept), whole.subset(held)
+    tests = [_is_test(row[part].strip().lower(), names[part], table, number) for number, row in rows]
+    if all(tests) or not any(tests):
+        raise DataError(f"{table} must name training and test images in its column {names[part]!r}; got one of them.")
+    held = [row for row, test in enumerate(tests) if test]
+    return whole.subset([row for row, test in enumerate(tests) if not test]), whole.subset(held)
+
+
+def _lines(table: Path) -> list[tuple[int, list[str]]]:
+    """The lines that are not empty, each with its number: that of names first."""
+    # Not strict, the reader would take all lines behind a quote that is never closed for one cell.
+    reader = csv.reader(io.StringIO(read_text(table), newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise DataError(
+            f"{table} cannot be read as a table ({words_of(error)}, up to line {reader.line_num}): look for a quote "
+            "that is not closed."
+        ) from error
+    if len(lines) < 2:
+        raise _too_short(table, len(lines))
+    return lines
+
+
+def _too_short(table: Path, lines: int) -> DataError:
+    return DataError(f"{table} must have a line of names and then two or more, one line per image; got {lines} lines.")
 
 
 def _column(head: Sequence[str], names: Sequence[str], table: Path) -> int:
@@ -73,6 +95,9 @@ def _image(root: Path, name: str, table: Path, number: int) -> str:
     inside = PurePosixPath(name.replace("\\", "/"))
     if not name or inside.is_absolute() or ".." in inside.parts:
         raise DataError(f"{table} must name files inside of {root}; got {name[:80]!r} in line {number}.")
+    # Letters that steer a terminal or end a line are in no usual name, but behind a quote at a wrong place.
+    if any(unicodedata.category(letter) == "Cc" for letter in name):
+        raise DataError(f"{table} must name files in printable letters; got {name[:80]!r} in line {number}.")
     places = [root / inside, *(root / f"{inside}{suffix}" for suffix in SUFFIXES)]
     places += [root / "images" / inside, *(root / "images" / f"{inside}{suffix}" for suffix in SUFFIXES)]
     # `os.path.isfile` also answers for a name that no file can have, where `Path.is_file` raises.
@@ -80,6 +105,31 @@ def _image(root: Path, name: str, table: Path, number: int) -> str:
     if found is None:
         raise DataError(f"{table} names {name[:80]!r} in line {number}, and there is no such image in {root}.")
     return os.fspath(found)
+
+
+def _label(label: str, table: Path, number: int) -> str:
+    if not label or any(unicodedata.category(letter) == "Cc" for letter in label):
+        raise DataError(
+            f"{table} must have a label of printable letters in every line; got {label[:80]!r} in line {number}: leave "
+            "out images without one."
+        )
+    return label
+
+
+def _is_test(word: str, column: str, table: Path, number: int) -> bool:
+    if word not in _OF_TRAINING + _OF_TEST:
+        raise DataError(
+            f"{table} must have one of {', '.join(_OF_TRAINING + _OF_TEST)} in its column {column!r}; got "
+            f"{word[:80]!r} in line {number}."
+        )
+    return word in _OF_TEST
+
+
+def _check_spelling(classes: Sequence[str], table: Path) -> None:
+    """Refuse one number in two spellings, such as 1 and 01, which would be two classes."""
+    for one, other in pairwise(classes):
+        if _order(one) == _order(other):
+            raise DataError(f"{table} must write a label in one way; got {one!r} and {other!r}, which are one number.")
 
 
 def _order(label: str) -> tuple[int, int, str]:

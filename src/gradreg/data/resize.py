@@ -31,7 +31,7 @@ from gradreg.writing import is_temporary, replacing, sweep
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_LOSSY = (".jpg", ".jpeg", ".webp")  # all other formats lose nothing, so their copies are PNG
+_LOSSY = (".jpg", ".jpeg", ".jpe", ".jfif", ".webp")  # all other formats lose nothing, so their copies are PNG
 _NOTE = "resized.json"
 _CHUNK = 32  # files that a worker is given at a time
 

@@ -32,6 +32,7 @@ DATA_SETS: dict[str, Entry] = {
     "cifar10.1": Entry(cifar10_1.load, "2,000 new test images for CIFAR-10"),
 }
 FOLDER, ARRAYS = "folder:", "npz:"
+_EXAMPLES = {FOLDER: "photos", ARRAYS: "digits.npz"}
 
 
 def names() -> tuple[str, ...]:
@@ -54,6 +55,8 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     """
     if not isinstance(name, str):
         raise DataError(f"name must be that of a data set, {choices()}; got {shown(name)}.")
+    if name in (ARRAYS, FOLDER):  # an empty path would be the current folder
+        raise DataError(f"{name} must be followed by a path, for example {name}{_EXAMPLES[name]}; got none.")
     if name.startswith(ARRAYS):
         return DataSet(name, *arrays.load(Path(name.removeprefix(ARRAYS)).expanduser()))
     if name.startswith(FOLDER):
