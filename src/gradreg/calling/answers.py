@@ -28,17 +28,25 @@ def answer(model: Model, x: Tensor, output: Output | None = None) -> Tensor:
     An `x` with a gradient must be a copy already, as of `leaf`, since under no_grad and through `.data` a model can
     write into a leaf too. It is copied once more only where autograd refuses the write: compiled models warn of an
     input that is not a leaf. What a model returns without a gradient may be memory that its next answer overwrites, or
-    a tensor of inference mode, which autograd cannot use: it is copied too.
+    a tensor of inference mode, which autograd cannot use: it is copied too. So is a leaf, such as the images, since a
+    criterion may write into logits.
     """
     # The model may switch gradients off and leave them so.
     with torch.set_grad_enabled(torch.is_grad_enabled()), callers_default():
         logits = read(_returned(model, x), output)
-    return logits if logits.requires_grad else logits.clone()
+    if logits.element_size() == 1 or (logits.is_meta and not x.is_meta):
+        kind = "on the meta device, which have no values" if logits.is_meta else f"of {logits.dtype}"
+        raise ModelError(f"The model must return logits that can be computed with; got logits {kind}.")
+    return logits if logits.requires_grad and not _of_a_leaf(logits) else logits.clone()
 
 
 def leaf(x: Tensor) -> Tensor:
     """A copy of the images that a gradient can be taken at, which a model may write into."""
     return x.detach().clone().requires_grad_()
+
+
+def _of_a_leaf(logits: Tensor) -> bool:
+    return logits.is_leaf or (logits._base is not None and logits._base.is_leaf)
 
 
 def _returned(model: Model, x: Tensor) -> object:
@@ -66,12 +74,23 @@ def read(returned: object, output: Output | None = None) -> Tensor:
     elif isinstance(returned, Mapping):
         found = returned.get("logits")
     else:
-        found = getattr(returned, "logits", None)
+        found = _logits_of(returned)
     if not isinstance(found, Tensor):
         raise ModelError(_wanted("N", type(returned if output is None else found).__name__))
-    if not found.is_floating_point() or found.layout != torch.strided:
-        raise ModelError(_wanted("N", f"{found.dtype}, {found.layout}".removesuffix(", torch.strided")))
+    layout = "nested" if found.is_nested else found.layout
+    if not found.is_floating_point() or layout != torch.strided:
+        raise ModelError(_wanted("N", f"{found.dtype}, {layout}".removesuffix(", torch.strided")))
     return found
+
+
+def _logits_of(returned: object) -> object:
+    """An attribute may be computed when it is read, and fail."""
+    try:
+        return getattr(returned, "logits", None)
+    except Exception as error:
+        raise ModelError(
+            f"Reading .logits of what the model returned, a {type(returned).__name__}, failed: {words_of(error)}"
+        ) from error
 
 
 def check_logits(logits: Tensor, images: int) -> Tensor:

@@ -85,9 +85,14 @@ def labels_in(y: Target, logits: Tensor) -> Tensor | None:
 
 
 def check_losses(losses: object, images: int) -> Tensor:
-    """What a criterion returned: one loss per image."""
+    """What a criterion returned: one loss per image, a real number."""
     if isinstance(losses, Tensor) and losses.shape == (images,):
-        return losses
+        if losses.is_floating_point():
+            return losses
+        raise ConfigError(
+            f"criterion must return losses of a floating dtype, which have gradients; got {losses.dtype}. Errors and "
+            "other whole numbers have none: pass what is trained on."
+        )
     if isinstance(losses, Tensor) and losses.ndim > 1 and len(losses) == images:
         raise ConfigError(
             f"criterion must return one loss per image, shape ({images},); got shape {tuple(losses.shape)}. Average "

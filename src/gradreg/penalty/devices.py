@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradreg.calling.answers import Model
 from gradreg.calling.asking import check_weights
 from gradreg.calling.targets import Target, leaves
-from gradreg.errors import DataError
+from gradreg.errors import DataError, ModelError
 
 
 @contextmanager
@@ -23,6 +23,11 @@ def same_device(model: Model, x: Tensor, y: Target) -> Iterator[None]:
     except RuntimeError as error:
         weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         check_weights(model, lazy=True)
+        if "Inference tensors" in str(error):
+            raise ModelError(
+                "The model has weights or buffers from torch.inference_mode(), which autograd cannot use: build or "
+                "load it outside of that, or clone them there."
+            ) from error
         if weight is not None and weight.device != x.device:
             raise DataError(
                 f"x must be on the model's device, {weight.device}; got {x.device}. Move one of them."

@@ -24,6 +24,7 @@ from gradreg.norms import Threat, ThreatName, checked
 from gradreg.norms import threat as threat_named
 from gradreg.penalty.ahead import Ahead
 from gradreg.penalty.base_pass import moved_by, noisy, pass_at_base
+from gradreg.penalty.compiling import never_compiled
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.difference import Difference
 from gradreg.penalty.graphs import Terms, leaves, once_differentiable
@@ -33,6 +34,7 @@ from gradreg.penalty.options import (
     Statistics,
     check,
     check_functions,
+    check_graphs,
     check_length,
     check_looks,
     check_noise,
@@ -95,6 +97,7 @@ class RegularizedLoss(Shown):
         torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
 
 
+@never_compiled
 @on_the_host
 def regularized_loss(
     model: Model,
@@ -188,6 +191,7 @@ def regularized_loss(
     h = default_step(eps) if h is None else h
     geometry = threat_named(threat)
     h, lazy, fraction, step = check(x, y, criterion, h, order, method, autocast, lazy, fraction, step, graphs)
+    check_graphs(x=x, noise=noise)
     output_slope = check_output_slope(output_slope, method, order)
     second_step = check_second_step(second_step, method, order)
     alignment, omega = check_looks(alignment, omega, method, step)

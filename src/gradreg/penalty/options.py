@@ -144,6 +144,11 @@ def check(
             "The penalty needs gradients, which torch.inference_mode() disables: use torch.no_grad() instead."
         )
     check_pair(x, y, criterion)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise ConfigError(
+            "The penalty takes gradients itself, which torch.func (grad, vmap, jvp) does not allow inside of it: call "
+            "it outside, and differentiate its loss by loss.backward() or torch.autograd.grad."
+        )
     h = check_per_image("h", h, len(x), above=0, usual="the paper's is 0.01")
     for name, value, choices in (
         ("order", order, (1, 2)),
@@ -158,6 +163,18 @@ def check(
         raise ConfigError("lazy= and fraction= need step=, the number of this training step.")
     check_pixels(x)
     return h, lazy, fraction, step
+
+
+def check_graphs(**given: float | Tensor) -> None:
+    """Refuse tensors that were computed from others with gradients, which these would wait for in vain."""
+    if not torch.is_grad_enabled():
+        return
+    for name, value in given.items():
+        if isinstance(value, Tensor) and value.grad_fn is not None:
+            raise DataError(
+                f"{name} must come without a graph, since the penalty gives no gradient to what it was computed from; "
+                f"got {value.grad_fn.name()}: pass {name}.detach(), or make what computes it a part of the model."
+            )
 
 
 def check_noise(noise: float | Tensor, geometry: Threat, x: Tensor, statistics: str) -> float | Tensor:

@@ -59,7 +59,7 @@ def check(
     kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean)
     one_h = h if isinstance(h, float) else None
     repeats, resolves = calls.known.due(kind, one_h)
-    if not repeats or not _can_be_looked_at(part.losses):
+    if not repeats or not _can_be_looked_at(part.losses, slope):
         return
     trial = _Trial(calls, part, move, slope * h)
     distance = geometry.norm(part.at) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
@@ -76,7 +76,7 @@ def check(
         numbers = torch.stack([spread, error, trial.rise.mean(), distance.mean(), part.losses.detach().abs().mean()])
         apart, share, rise, moves, loss = numbers.tolist()
         rounding = 64 * torch.finfo(part.losses.dtype).eps * (1 + loss)
-        if apart > max(_MEASURED_TOLERANCE * rise, rounding) and apart * moves > _NEGLIGIBLE:
+        if not apart <= max(_MEASURED_TOLERANCE * rise, rounding) and not apart * moves <= _NEGLIGIBLE:
             raise ModelError(
                 f"The model's losses differ by {apart:.2g} when the same images are passed again, and the penalty is "
                 f"about differences of {rise:.2g}: keep state in buffers, and draw noise from the global streams of "
@@ -171,20 +171,34 @@ def _mixes_images(calls: Calls, part: Pass) -> bool:
     """Whether the criterion's loss of the first image depends on the other images of the batch."""
     if len(part.at) < 2 or needs_classes(calls.criterion, part.y):
         return False
-    with torch.no_grad(), part.begun.replayed(), callers_default():
+    logits = part.logits.detach()  # which the criterion may write into, and have written into
+    with torch.no_grad(), callers_default():
         try:
-            alone = calls.criterion(part.logits.detach()[:1], at(part.y, slice(0, 1)))
+            with part.begun.replayed():
+                first = calls.criterion(logits.clone(), part.y)[:1]
+            with part.begun.replayed():
+                alone = calls.criterion(logits[:1].clone(), at(part.y, slice(0, 1)))
         except Exception:  # of somebody's criterion, which may need a whole batch
             return False
-    first = part.losses.detach()[:1]
     if not isinstance(alone, Tensor) or alone.shape != first.shape:
         return False
     return bool((alone - first).abs() > _SAME * (1 + first.abs()))
 
 
-def _can_be_looked_at(losses: Tensor) -> bool:
-    """Losses that are not finite are another trouble."""
-    return not losses.is_meta and bool(losses.isfinite().all())
+def _can_be_looked_at(losses: Tensor, slope: Tensor) -> bool:
+    """Losses that are not finite are another trouble, which a loop sees; gradients that are not train on nothing."""
+    if losses.is_meta:
+        return False
+    finite = slope.isfinite()
+    losses_are, gradients_are = torch.stack([losses.isfinite().all(), finite.all()]).tolist()
+    if losses_are and not gradients_are:
+        without = (~finite).nonzero()[:, 0].tolist()
+        raise ModelError(
+            f"The gradient at the images is not finite for {len(without)} of {len(slope)} images, the first of them "
+            f"image {without[0]}, though the loss is: something in the model has no finite slope there, such as sqrt "
+            "or pow at 0, also in a branch of torch.where that is not taken."
+        )
+    return bool(losses_are)
 
 
 def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor, tolerance: float) -> None:
