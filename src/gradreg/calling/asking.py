@@ -34,7 +34,7 @@ def left_as_found(model: Model, device: torch.device, known: Known) -> Iterator[
     if in_train_mode(model):
         yield
         return
-    state = State(contents(model)[0], (), known, owner=model, evaluated=True)
+    state = State(contents(model)[0], (), known, owners=[model], evaluated=True)
     with state.replaced(state.now(device)):
         yield
 

@@ -17,7 +17,7 @@ _MOST = 2000
 _LIBRARIES = ("torch", "numpy", "functools", "gradreg")
 
 
-def contents(model: Model) -> tuple[list[nn.Module], list[Generator]]:
+def contents(*models: object) -> tuple[list[nn.Module], list[Generator]]:
     """All modules, each once, and the random generators that they or the function itself hold.
 
     `lambda x: net(x)[0]` is as much a model as `net`: it is searched through closures, arguments, attributes and the
@@ -26,7 +26,7 @@ def contents(model: Model) -> tuple[list[nn.Module], list[Generator]]:
     modules: dict[int, nn.Module] = {}
     generators: dict[int, Generator] = {}
     seen: set[int] = set()
-    ahead: list[Any] = [model]
+    ahead: list[Any] = [*models]
     while ahead and len(seen) < _MOST:
         found = ahead.pop()
         if id(found) in seen:

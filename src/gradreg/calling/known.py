@@ -7,9 +7,10 @@ from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradreg.calling.answers import Model
+from gradreg.checks.tensors import on_host
 
 Place = tuple[int, str, str]
 """The number of a module, "buffer", "attribute" or the name of an object that it holds, and a name in that."""
@@ -25,24 +26,28 @@ class Known:
         """Whether it draws from NumPy's or Python's global stream."""
         self.recomputes: bool | None = None
         """Whether a backward calls its modules again, as activation checkpointing does."""
+        self.interacts: bool | None = None
+        """Whether the loss of an image depends on the others of its batch; found out where a part passes alone."""
         self._steps = 0
         self._smallest: dict[object, float] = {}
 
-    def due(self, kind: object, h: float | None) -> tuple[bool, bool]:
+    def due(self, kind: object, h: float | Tensor) -> tuple[bool, bool]:
         """Whether this step is to find out if passes repeat, and if they resolve a difference over h.
 
-        Both at the first step of a kind, the first again at the 10th, 100th, …, the second whenever h is less than half
-        of what it was. Without h, which differs from image to image, only the first time.
+        Both at the first step of a kind, the first again at the 10th, 100th, …, the second whenever the least h is less
+        than half of what it was. On an accelerator h is looked at in the steps that look anyway.
         """
         self._steps += 1
         if self._steps + 1 in _AGAIN:
-            self.moving = self.draws = self.recomputes = None  # the next step finds out again
-        resolves = kind not in self._smallest or (h is not None and h < self._smallest[kind] / 2)
-        return resolves or self._steps in _AGAIN, resolves
+            self.moving = self.draws = self.recomputes = self.interacts = None  # the next step finds out again
+        again, resolves = self._steps in _AGAIN, kind not in self._smallest
+        if not resolves and (again or not isinstance(h, Tensor) or on_host(h)):
+            resolves = _least(h) < self._smallest[kind] / 2
+        return resolves or again, resolves
 
-    def trust(self, kind: object, h: float | None) -> None:
+    def trust(self, kind: object, h: float | Tensor) -> None:
         """Passes of that kind repeat, and resolve a difference over h."""
-        self._smallest[kind] = min(self._smallest.get(kind, math.inf), math.inf if h is None else h)
+        self._smallest[kind] = min(self._smallest.get(kind, math.inf), _least(h))
 
 
 _AGAIN = {10**power for power in range(1, 10)}
@@ -57,6 +62,17 @@ def known(model: Model, modules: Sequence[nn.Module], *about: object) -> Known:
     """
     modes = tuple(getattr(module, "training", False) for module in modules)
     return _KNOWN.setdefault(_identity(model), {}).setdefault((*map(id, modules[:1]), modes, *about), Known())
+
+
+def code_of(function: Any) -> object:
+    """What a criterion or output is known by: its code, or its class. Many are made anew in every step."""
+    while isinstance(function, partial | MethodType):
+        function = function.func if isinstance(function, partial) else function.__func__
+    return function.__code__ if isinstance(function, FunctionType) else type(function)
+
+
+def _least(h: float | Tensor) -> float:
+    return float(h.min()) if isinstance(h, Tensor) else h
 
 
 def _identity(model: Any) -> Any:

@@ -20,7 +20,7 @@ from gradreg.calling.streams import Generator, RandomState, global_streams
 from gradreg.calling.values import changed, copies, holds_fractions, is_container, is_plain, refill
 
 _ABSENT: Any = object()
-_OWNER, _WITHIN = -1, "in "
+_WITHIN = "in "
 _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
@@ -53,14 +53,14 @@ class State:
         generators: Sequence[Generator],
         known: Known,
         *,
-        owner: object = None,
+        owners: Sequence[object] = (),
         evaluated: bool = False,
     ) -> None:
-        """`owner`: the model itself, which may be an object and no module.
+        """`owners`: the model itself and what is called with it, which may be objects and no modules.
 
         `evaluated`: of attributes only what is not whole is put back, since whole numbers count queries.
         """
-        self._owner = owner if is_keeper(owner) else None
+        self._owners = [owner for owner in owners if is_keeper(owner)]
         self._modules, self._known, self._learning = modules, known, known.moving is None
         self._is_state = holds_fractions if evaluated else is_plain
         self._keeps_new = evaluated
@@ -128,8 +128,8 @@ class State:
 
     def _holder(self, place: Place) -> dict[str, Any]:
         number, kind, _ = place
-        if number == _OWNER:
-            return vars(self._owner)
+        if number < 0:
+            return vars(self._owners[number])
         module = self._modules[number]
         if kind in ("buffer", "attribute"):
             return module._buffers if kind == "buffer" else vars(module)
@@ -157,7 +157,7 @@ class State:
         if not self._learning:
             return frozenset()
         users = [(number, module) for number, module in enumerate(self._modules) if written_by_a_user(module)]
-        owned = () if self._owner is None else [(_OWNER, "attribute", vars(self._owner))]
+        owned = [(n - len(self._owners), "attribute", vars(owner)) for n, owner in enumerate(self._owners)]
         held = [
             (number, _WITHIN + name, vars(value))
             for number, module in users

@@ -33,6 +33,10 @@ def pass_at_base(
     """The part's own share of the loss is left to the penalty; with one graph at a time, the rest goes to `terms`."""
     size = len(x)
     count = min(size, max(1, round(fraction * size))) if fraction else 0
+    if 0 < count < size:
+        shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0), device="cpu")
+        shuffled = shuffled.to(x.device, non_blocking=True)
+        count = _enough(calls, begun, x, y, shuffled, count)
     if count == 0:
         losses, logits = calls.evaluate(x, y)
         if terms and terms.wanted and calls.may_differ_later:
@@ -43,8 +47,6 @@ def pass_at_base(
         part = calls.record(x, y, begun)
         return Base(part.losses.mean(), part.logits, part, 1 / size)
 
-    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(step or 0), device="cpu")
-    shuffled = shuffled.to(x.device, non_blocking=True)
     index, rest = shuffled[:count], shuffled[count:]
     if calls.images_interact:
         losses, logits = calls.evaluate(x, y)
@@ -62,6 +64,14 @@ def pass_at_base(
         terms.leave(losses, 1 / size)
     in_order = torch.cat([part.logits, logits])[shuffled.argsort()]
     return Base((part.losses.sum() + losses.sum()) / size, in_order, part, 1 / size, index)
+
+
+def _enough(calls: Calls, begun: Moment, x: Tensor, y: Target, shuffled: Tensor, count: int) -> int:
+    """So many images, but two at least where images interact: one alone has no statistics."""
+    two = max(2, count)
+    rows = shuffled[:two]
+    calls.try_interaction(begun, x[rows], at(y, rows))
+    return two if calls.images_interact else count
 
 
 @contextmanager

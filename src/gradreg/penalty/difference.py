@@ -123,7 +123,7 @@ class Difference:
     def _move(self, gradient: Tensor) -> Tensor:
         move = per_image(self.h, self.part.at) * self.shrinkage * self.geometry.ascent(gradient)
         slope = self._norm(gradient).detach()
-        trial.check(self.calls, self.part, self.geometry, move, slope, self.h, mean=self.mean)
+        trial.check(self.calls, self.part, self.geometry, self.scale, move, slope, self.h, mean=self.mean)
         return move
 
     def _at(self, move: Tensor) -> Tensor:

@@ -88,6 +88,12 @@ def check_length(h: float | Tensor, eps: float | None, geometry: Threat, x: Tens
         )
 
 
+def per_pixel(h: float | Tensor, geometry: Threat, x: Tensor, scale: Scale) -> float | Tensor:
+    """How far a step of that length moves a pixel, if all move alike, whatever the norm and the size of images."""
+    root = sqrt(x[0].numel()) if divides_by_root(geometry, scale) else 1.0
+    return h / (root * _length_of_ones(geometry, x))
+
+
 def _longest(geometry: Threat, x: Tensor) -> float:
     """The length that moves every pixel by as much as a pixel can lie from another one."""
     return _WIDTH * _length_of_ones(geometry, x)

@@ -12,14 +12,14 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils import parametrize
 
 from gradreg.calling.answers import Model as Model
 from gradreg.calling.answers import Output, answer, check_logits, leaf, required
 from gradreg.calling.arithmetic import full_precision, outside_autocast
 from gradreg.calling.contents import contents, is_compiled
-from gradreg.calling.known import known
+from gradreg.calling.known import code_of, known
 from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
 from gradreg.calling.targets import Target, check_losses
@@ -103,12 +103,18 @@ class Calls:
     ) -> None:
         self.model, self.criterion, self.autocast, self.output = model, criterion, autocast, output
         modules, generators = contents(model)
-        self.batch_norms = [layer for layer in modules if isinstance(layer, _BatchNorm) and layer.training]
         self.frozen = bn == "frozen"
+        self._norms = [layer for layer in modules if _has_statistics(layer)]
         self.compiled = is_compiled(model, modules)
-        self.known = known(model, modules, bn, autocast)
-        self._modules = modules
-        self.state = State(modules, generators, self.known, owner=model)
+        own = set(map(id, modules))
+        others, more = contents(criterion, output)
+        others = [module for module in others if id(module) not in own]
+        # What moves is known by its place among these modules.
+        about = (bn, autocast, code_of(criterion), code_of(output), *map(type, others))
+        self.known = known(model, modules, *about)
+        self._modules = [*modules, *others]
+        generators += [generator for generator in more if all(generator is not each for each in generators)]
+        self.state = State(self._modules, generators, self.known, owners=[model, criterion, output])
 
     @cached_property
     def weights(self) -> list[Tensor]:
@@ -122,8 +128,31 @@ class Calls:
 
     @property
     def images_interact(self) -> bool:
-        """Whether batch statistics are in use, so that a part of the batch alone would give other losses."""
-        return bool(self.batch_norms) and not self.frozen
+        """Whether a part of the batch alone would give other losses, as far as is known."""
+        return self._takes_batch_statistics or bool(self.known.interacts)
+
+    @property
+    def _takes_batch_statistics(self) -> bool:
+        return not self.frozen and any(isinstance(layer, _BatchNorm) for layer in self._norms)
+
+    def try_interaction(self, begun: Moment, x: Tensor, y: Target) -> None:
+        """Find out, once, whether losses change when every other image is replaced by its neighbour.
+
+        Batch statistics of any kind show so, also where masks are drawn for the whole batch: these stay what they are.
+        """
+        if self._takes_batch_statistics or self.known.interacts is not None or len(x) < 2:
+            return
+        mixed = x.clone()
+        mixed[1::2] = x[: 2 * (len(x) // 2) : 2]
+        # As the model was compiled: without gradients it would be compiled once more.
+        with torch.set_grad_enabled(self.compiled):
+            pair = []
+            for images in (x, mixed):
+                with begun.replayed():
+                    pair.append(self.evaluate(images, y)[0].detach()[::2])
+        before, after = pair
+        rounding = 64 * torch.finfo(before.dtype).eps * (1 + before.abs())
+        self.known.interacts = not bool(((after - before).abs() <= rounding).all())
 
     def images(self, x: Tensor) -> Tensor:
         """The images without a graph, and in full precision where autocast is switched off."""
@@ -175,7 +204,7 @@ class Calls:
 
         It does not ask whether there are such parts: a resumed run, which does not know yet, must do the same.
         """
-        return self.frozen and bool(self.batch_norms)
+        return self.frozen and bool(self._norms)
 
     def check_graphs_can_be_kept(self, kept_by: str, instead: str) -> None:
         """Refuse to leave graphs for later whose parts are computed again in other modes, or move state once more."""
@@ -189,7 +218,7 @@ class Calls:
     def _conditions(self, device_type: str) -> Iterator[None]:
         with ExitStack() as switched:
             if self.frozen:
-                switched.enter_context(_eval_mode(self.batch_norms))
+                switched.enter_context(_eval_mode(self._norms))
             if self.autocast == "off":
                 switched.enter_context(full_precision(device_type, compiled=self.compiled))
             yield
@@ -227,6 +256,13 @@ def needs_classes(criterion: Criterion, y: Target) -> bool:
     if not isinstance(y, Tensor) or y.ndim > 2:
         return False
     return isinstance(criterion, nn.CrossEntropyLoss) or getattr(criterion, "func", criterion) is cross_entropy
+
+
+def _has_statistics(layer: nn.Module) -> bool:
+    """A layer of batch statistics in train mode, or one that keeps running ones of each image's own."""
+    if not isinstance(layer, _NormBase) or not layer.training:
+        return False
+    return isinstance(layer, _BatchNorm) or layer.running_mean is not None
 
 
 @contextmanager

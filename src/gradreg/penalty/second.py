@@ -15,8 +15,8 @@ from gradreg.penalty.passes import Calls, Pass
 class SecondStep:
     """From z = x + hd by h along the gradient there, and back into the ball of radius h around x.
 
-    An image's second step depends on that image alone. Where images interact, by batch statistics, or masks are drawn
-    for a whole batch, all images pass again in one batch, of which the others stay at z.
+    An image's second step depends on that image alone. Where images interact, by batch statistics, say, or masks are
+    drawn for a whole batch, all images pass again in one batch, of which the others stay at z.
     """
 
     calls: Calls
@@ -62,6 +62,8 @@ class SecondStep:
         return first.losses.detach().index_copy(0, rows, losses.detach()), there
 
     def _all_pass(self, first: Pass) -> bool:
+        if not first.draws:
+            self.calls.try_interaction(self.part.begun, self.part.at, self.part.y)
         return self.calls.images_interact or first.draws
 
     def _pass(self, there: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

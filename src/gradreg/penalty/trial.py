@@ -15,6 +15,7 @@ from gradreg.calling.values import changed
 from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, PrecisionError, warn
 from gradreg.norms import Threat
+from gradreg.penalty.options import Scale, per_pixel
 from gradreg.penalty.passes import Calls, Pass, needs_classes
 from gradreg.precision import at_least_single, contenders
 
@@ -47,18 +48,27 @@ _GROWTH, _TRIES = 4.0, 10
 
 
 def check(
-    calls: Calls, part: Pass, geometry: Threat, move: Tensor, slope: Tensor, h: float | Tensor, *, mean: bool
+    calls: Calls,
+    part: Pass,
+    geometry: Threat,
+    scale: Scale,
+    move: Tensor,
+    slope: Tensor,
+    h: float | Tensor,
+    *,
+    mean: bool,
 ) -> None:
-    """Refuse a difference over `move` at a model's first step, and when h becomes less than half of what it was.
+    """Refuse a difference over `move` at a model's first step, and when it becomes less than half as long as it was.
 
+    A criterion, an `output` and a kind of norm have a first step each.
     `mean`: the loss is one of the losses at both ends, so that the difference is not magnified.
     It costs eight forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
     """
     _refuse_half_precision_logits(part, slope, h, _TOLERANCE_OF_MEANS if mean else _TOLERANCE)
     tolerance = _TOLERANCE_OF_MEANS if mean else _MEASURED_TOLERANCE
-    kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean)
-    one_h = h if isinstance(h, float) else None
-    repeats, resolves = calls.known.due(kind, one_h)
+    kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean, type(geometry))
+    length = per_pixel(h, geometry, part.at, scale)
+    repeats, resolves = calls.known.due(kind, length)
     if not repeats or not _can_be_looked_at(part.losses, slope):
         return
     trial = _Trial(calls, part, move, slope * h)
@@ -94,7 +104,7 @@ def check(
             "criterion gives an image another loss when it is asked about it alone: the penalty takes the gradient of "
             "the sum, where what the losses of a batch share may cancel out. Compute each loss from its own image."
         )
-    calls.known.trust(kind, one_h)
+    calls.known.trust(kind, length)
 
 
 @dataclass(frozen=True)
