@@ -101,8 +101,8 @@ def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Ten
 
 def check_memory(path: str | os.PathLike[str], size: int) -> None:
     """Refuse a file whose content this machine cannot hold."""
-    if size > _memory():
-        raise DataError(f"{path} must fit into this machine's memory of {_memory():,} bytes; got {size:,} bytes.")
+    if size > memory():
+        raise DataError(f"{path} must fit into this machine's memory of {memory():,} bytes; got {size:,} bytes.")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _memory() -> int:
+def memory() -> int:
     """Bytes of physical memory."""
     if not hasattr(os, "sysconf"):
         return 1 << 40

@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -318,26 +317,6 @@ def test_what_has_no_state_needs_none(changes: dict[str, Any], tmp_path: Path, m
     stopped(tmp_path / "run", monkeypatch, **changes)
     tiny_fit(tmp_path / "run", **changes, resume=True)
     assert same_weights(tmp_path / "whole", tmp_path / "run")
-
-
-def test_a_loader_that_gives_more_than_its_length_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its epochs are as long as the metrics say, whatever its length is."""
-
-    class Longer(list[Any]):
-        def __len__(self) -> int:
-            return 2
-
-    images = digits(60)
-    x, y = images.floats(), images.labels
-    data = Longer((x[at : at + 20], y[at : at + 20]) for at in (0, 20, 40)), [(x, y)]
-    warns = partial(pytest.warns, UserWarning, match="The training batches were 3, and their length is 2")
-    with warns():
-        tiny_fit(tmp_path / "whole", data=data, epochs=3)
-    with warns(), pytest.raises(Killed), dying_at_step(5, monkeypatch):
-        tiny_fit(tmp_path / "killed", data=data, epochs=3)
-    with warns():
-        tiny_fit(tmp_path / "killed", data=data, epochs=3, resume=True)
-    assert same_weights(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_a_run_with_an_objective_made_in_python_resumes(tmp_path: Path) -> None:

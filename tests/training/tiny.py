@@ -1,16 +1,20 @@
 """Runs that take a fraction of a second: a few real digits and a small network."""
 
+import os
+import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from gradreg.data import Images, load
+from gradreg.errors import Interrupted
 from gradreg.objectives import Moment, Outcome
-from gradreg.training import Fitted, fit
+from gradreg.training import Fitted, StepEnd, fit
 
 SETTINGS: dict[str, Any] = {
     "objective": {"name": "gradient", "threat": "l2", "eps": 1.0, "h": 0.1, "ramp_epochs": 1},
@@ -63,6 +67,17 @@ def same_weights(first: Path, second: Path) -> bool:
         a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
         for a, b in ((weights(first, which), weights(second, which)) for which in ("last", "best"))
     )
+
+
+def stopped_after(step: int, run: Path, **changes: Any) -> None:
+    """The tiny run, ended by SIGTERM after that step: it has saved."""
+
+    def stop(at: StepEnd) -> None:
+        if at.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match=f"step {step} and saved: continue with --resume"):
+        tiny_fit(run, on_step=stop, **changes)
 
 
 # The one server that all processes of these tests are forked from has torch loaded already.

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from gradreg.calling.targets import Target, changed, leaves
 from gradreg.checks.scalars import shown
+from gradreg.data.asking import entries, failing
 from gradreg.data.decode import as_rgb
 from gradreg.errors import DataError
+from gradreg.storage import memory
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -69,7 +71,12 @@ def is_rows(data: object) -> TypeIs[Rows]:
 
 def rows(data: Rows, index: Iterable[int]) -> tuple[Tensor, Tensor]:
     """Images and labels at some positions of such a data set."""
-    return stacked([pair(data[position]) for position in index])
+    return stacked([pair(_row(data, position)) for position in index])
+
+
+def _row(data: Rows, position: int) -> Any:
+    with failing(f"image {position}"):
+        return data[position]
 
 
 def check_settled(data: Rows) -> None:
@@ -96,10 +103,18 @@ def stacked(entries: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
 
 
 def batches(data: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """The batches of a loader; single images are batches of one."""
-    for entry in data:
+    """The batches of a loader, to be kept in memory; single images are batches of one."""
+    images, held, most = 0, 0, memory() // 2
+    for entry in entries(data):
         x, y = pair(entry)
-        yield stacked([(x, y)]) if _single(y) else (batch(x), labels(y))
+        x, y = stacked([(x, y)]) if _single(y) else (batch(x), labels(y))
+        images, held = images + len(x), held + x.nbytes
+        if held > most:  # when they are put together, they are there twice
+            raise DataError(
+                f"The images of a loader must take at most {most:,} bytes, half of this machine's memory; got more "
+                f"with {images:,} images: pass a part of it, or a data set by position."
+            )
+        yield x, y
 
 
 def batch(x: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """The batches of a run: which loaders serve which epoch, and how any loader is made repeatable."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor
 from gradreg.calling.targets import Target
 from gradreg.checks.tensors import check_pixels
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
+from gradreg.data.asking import entries, failing, length
 from gradreg.data.order import Epochs
 from gradreg.data.pairs import batch, pair, targets
 from gradreg.data.tensors import Tensors
@@ -25,6 +26,8 @@ Batch = tuple[Tensor, Target]
 _NumberedBatch = tuple[Tensor, Target, Tensor]
 
 _HELD_OUT_BATCH = 250
+# Held-out batches of a loader that does not say how many: beyond it, it is taken for one without end.
+_MOST_HELD_OUT = 10_000
 
 
 def reseed(*key: int) -> None:
@@ -50,10 +53,11 @@ class Source:
         """`kind`: what images are cast to; as they are by default."""
         self.parts, self.seed, self.device, self.kind = parts, seed, device, kind
         for part in parts:
-            if not isinstance(part.train, Sized) or len(part.train) == 0:
-                given = "no batches" if isinstance(part.train, Sized) else f"a {type(part.train).__name__} without one"
+            steps = length(part.train)
+            if not steps:
+                given = f"a {type(part.train).__name__} without one" if steps is None else "no batches"
                 raise DataError(f"The training batches must have a length, which schedules need; got {given}.")
-            if isinstance(part.held_out, Sized) and len(part.held_out) == 0:
+            if length(part.held_out) == 0:
                 raise DataError("The held-out batches must hold images, which pick the best epoch; got no batches.")
             if isinstance(part.held_out, Iterator):
                 raise DataError(
@@ -63,7 +67,7 @@ class Source:
 
     def steps(self, epoch: int) -> int:
         """The number of batches in an epoch."""
-        return len(self._part(epoch).train)  # type: ignore[arg-type]
+        return length(self._part(epoch).train) or 0
 
     def batches(self, epoch: int, first: int) -> Iterator[Batch]:
         """The batches of an epoch, from number `first` on."""
@@ -76,16 +80,18 @@ class Source:
         sampler: Any = getattr(loader, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
-        number = first
+        number, said = first, self.steps(epoch)
         for number, entry in enumerate(islice(self._seeded(loader, epoch), first, None), first + 1):
+            if number > said:  # of a loader without end, too
+                break
             yield self._moved(entry, "The training batches", look=number == first + 1)
-        _check_length(number, self.steps(epoch), nothing=number == first)
+        _check_length(number, said, nothing=number == first)
 
     def held_out(self, epoch: int, processes: Processes) -> Iterator[_NumberedBatch]:
         """The held-out batches that go with an epoch, with each image's number among all held-out ones."""
         loader, done = self._part(epoch).held_out, 0
         shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
-        for entry in loader:
+        for entry in loader if isinstance(loader, Epochs) else entries(loader, _MOST_HELD_OUT):
             x, y = self._moved(entry, "The held-out batches" if shares is None else "", look=done == 0)
             # With a loader that is not gradreg's, each process is assumed to have its own part of the images.
             own = (done + torch.arange(len(x))) * processes.world + processes.rank
@@ -109,15 +115,16 @@ class Source:
     def _seeded(self, loader: Iterable[Batch], epoch: int) -> Iterator[Batch]:
         """A loader that draws from the global generators, made a function of (seed, epoch, batch)."""
         reseed(self.seed, epoch)
-        with callers_default():
+        with failing(f"the beginning of epoch {epoch + 1}"), callers_default():
             iterator, number = iter(loader), 0
         while True:
             reseed(self.seed, epoch, number)
-            try:
-                with callers_default():
-                    batch = next(iterator)
-            except StopIteration:
-                return
+            with failing(f"batch {number + 1} of epoch {epoch + 1}"):
+                try:
+                    with callers_default():
+                        batch = next(iterator)
+                except StopIteration:
+                    return
             yield batch
             number += 1
 
@@ -131,13 +138,18 @@ def _check(x: Tensor, name: str, *, look: bool) -> None:
 
 
 def _check_length(number: int, said: int, *, nothing: bool) -> None:
-    """Refuse a user's loader that gives nothing any more, and warn of one that gives another number than it said."""
+    """Refuse a user's loader that gives nothing any more, and warn of one that gives fewer or more than it said."""
     if nothing and number < said:
         raise DataError(
             f"The training batches must be {said} in every epoch, which is their length; got none: pass a loader that "
             "can be iterated again."
         )
-    if number != said:
+    if number > said:
+        warn(
+            f"The training batches were more than {said}, their length, where an epoch ends: the others are left out, "
+            "since schedules of the learning rate and ramps go by the length."
+        )
+    if number < said:
         warn(
             f"The training batches were {number}, and their length is {said}: schedules of the learning rate and ramps "
             "go by the length."
