@@ -42,8 +42,14 @@ def margin(scores: Tensor, y: Tensor, topk: int = 1) -> Tensor:
     `scores` are logits or probabilities. The true class is left out before sorting, so the value is the true margin
     for misclassified images too: "the (k+1)-th largest of all minus f_c" is 0, with a zero gradient, at rank k + 1.
     """
+    return margin_and_size(scores, y, topk)[0]
+
+
+def margin_and_size(scores: Tensor, y: Tensor, topk: int = 1) -> tuple[Tensor, Tensor]:
+    """The margin, and the larger of the two scores that it is the difference of: its rounding is relative to that."""
     own, rivals, topk = _own_and_rivals(scores, y, topk)
-    return rivals.topk(topk).values[:, -1] - own
+    kth = rivals.topk(topk).values[:, -1]
+    return kth - own, torch.maximum(kth.abs(), own.abs())
 
 
 def misclassified(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 _HOPELESS = 104.0
 # … and where it is so many times as far behind as the class before it, and farther than logits are large, a mask
 # put it there and no computation.
-_GAP, _LARGE = 1000.0, 10.0
+_GAP, _LARGE = 100.0, 10.0
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:

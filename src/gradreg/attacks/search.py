@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradreg.attacks.claims import Claims
+from gradreg.attacks.constancy import Constancy
 from gradreg.attacks.guidance import Guidance
 from gradreg.attacks.looking import Schedule, Seen
 from gradreg.attacks.rows import Rows
@@ -22,15 +23,17 @@ from gradreg.attacks.unfinished import Unfinished
 from gradreg.classifier import Classifier, Queries
 from gradreg.errors import ModelError
 from gradreg.looks import rows_of
-from gradreg.losses import margin, misclassified, soft_margin
+from gradreg.losses import margin, margin_and_size, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
-from gradreg.precision import contenders, extent
+from gradreg.precision import at_least_single, extent
 from gradreg.randomness import Streams
 
 Loss = Callable[..., Tensor]
 
 # A margin must exceed the rounding of the logits, or the same image in a batch of another size may not be adversarial.
 _ROUNDING = 16.0
+# Sixteen steps of bfloat16 are an eighth of a logit, which is no longer an error but another distance: there two.
+_OF_HALF = 2.0
 # Improvements below this fraction earn no credit.
 CREDIT = 1e-3
 # The smallest budget that allows a query: two forwards check the model, a forward and a backward ask it, one verifies.
@@ -49,8 +52,11 @@ def refuse_broken(broken: object) -> None:
         )
 
 
-def _less_rounding(raw: Tensor, logits: Tensor, topk: int) -> Tensor:
-    return raw - _ROUNDING * torch.finfo(logits.dtype).eps * contenders(logits, topk).abs().amax(1).to(raw.dtype)
+def _margins(logits: Tensor, y: Tensor, topk: int) -> tuple[Tensor, Tensor]:
+    """The margin, and the margin less what rounding of its two logits may make of it."""
+    raw, size = margin_and_size(logits, y, topk)
+    half = logits.dtype != at_least_single(logits.dtype)
+    return raw, raw - (_OF_HALF if half else _ROUNDING) * torch.finfo(logits.dtype).eps * size
 
 
 class Search(Unfinished):
@@ -93,13 +99,15 @@ class Search(Unfinished):
         self._schedule = Schedule.of(x.device, evaluations)
         self.broken = torch.zeros((), dtype=torch.bool, device=x.device)
         """Whether logits were not finite somewhere."""
-        self.guidance = Guidance(wrong)
+        self.guidance, self.constancy = Guidance(wrong), Constancy(classifier, x, logits)
         right = int((~wrong).sum()) if right is None else right
         self._rows = Rows(len(x), rows_of(~wrong, right))
         self._all = self._rows.index
         # Whether no image will be searched before the next goal, and none by the attack around a part of it.
         self._exhausted, self._over = right == 0, False
         self._outer: tuple[Tensor, Tensor] | None = None
+        # Whether an answer with a gradient will be compared with that without: the first ones of an attack.
+        self._compares = True
         self.ranking: Tensor | None = None
         self.ranked: Tensor | None = None
 
@@ -115,7 +123,7 @@ class Search(Unfinished):
             self._rows, self._dropped = Rows(len(self.x), self._all), False
         self._attack, self._claims, self._before = attack, claims, self.distance
         self._claimed = None if low is None else Claims(low, self._record)
-        self._retired = self.distance == 0
+        self._retired, self._compares = self.distance == 0, low is None
 
     def within(self, radius: Tensor, run: Callable[[], object]) -> None:
         """Run a part of an attack in which an image is finished as soon as it is adversarial within its `radius`."""
@@ -147,8 +155,8 @@ class Search(Unfinished):
             self._schedule.evaluations += 1
             if self.queries is not None:
                 self.queries.forwards.index_add_(0, rows, open_.long() - 1)
-            raw = margin(logits, self.y[rows], self.topk)
-            exact = _less_rounding(raw, logits, self.topk).to(self.distance.dtype)
+            raw, safe = _margins(logits, self.y[rows], self.topk)
+            exact = safe.to(self.distance.dtype)
             self.broken |= ~(exact.isfinite() | ~open_).all()
             reached = reached.index_copy(0, rows, exact)
             self._note_ties((raw == 0) & open_, rows, points, self.distance[rows], claimed.sure.distance[rows])
@@ -198,8 +206,8 @@ class Search(Unfinished):
             logits = self.classifier(points.flatten(0, 1), rows.repeat(count))
         self._schedule.evaluations += 1
         self._uncount(forwards=True, times=count)
-        raw = margin(logits, self.y[rows].repeat(count), self.topk)
-        return self._rows.only(self._safe(raw, logits, count) > 0, count).view(count, -1)
+        _, safe = self._safe_margins(logits, self.y[rows].repeat(count), count)
+        return self._rows.only(safe > 0, count).view(count, -1)
 
     def margin_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """The margin and its gradient, one forward and one backward."""
@@ -229,6 +237,9 @@ class Search(Unfinished):
         with self.classifier.computing(self._low):
             losses, gradient = self.classifier.loss_and_gradient(points, y, tapped, index)
         self._uncount(forwards=True, backwards=True)
+        if self._compares:
+            self.constancy.note(points, seen[0], index)
+            self._compares = False
         reached = self._reached(points, seen[0])
         self.guidance.note(gradient, index, self._rows.active)
         gradient = gradient.to(self.x.dtype).nan_to_num(0.0, 0.0, 0.0)
@@ -246,23 +257,23 @@ class Search(Unfinished):
     def _low(self) -> torch.dtype | None:
         return None if self._claimed is None else self._claimed.low
 
-    def _safe(self, raw: Tensor, logits: Tensor, times: int = 1) -> Tensor:
-        """The margin of the evaluated images, repeated so often, less what may be wrong with it."""
-        if self._claimed is None:
-            safe = _less_rounding(raw, logits, self.topk).to(self.distance.dtype)
-        else:
+    def _safe_margins(self, logits: Tensor, y: Tensor, times: int = 1) -> tuple[Tensor, Tensor]:
+        """The margin of the evaluated images, repeated so often, and the margin less what may be wrong with it."""
+        raw, safe = _margins(logits, y, self.topk)
+        safe = safe.to(self.distance.dtype)
+        if self._claimed is not None:
             safe = raw.to(self.distance.dtype) - self._rows.take(self._claimed.doubt).repeat(times)
         self.broken |= self._rows.only(~safe.isfinite(), times).any()
-        return safe
+        return raw, safe
 
     def _reached(self, points: Tensor, logits: Tensor) -> Tensor:
         """The safe margin at these points, after what is adversarial and nearer was recorded."""
         self._schedule.evaluations += 1
         rows = self._rows
-        raw = margin(logits, rows.take(self.y), self.topk)
-        reached = self._safe(raw, logits)
+        raw, reached = self._safe_margins(logits, rows.take(self.y))
         known, distance = rows.take(self.distance), self.threat.norm(points - rows.take(self.x))
-        better = rows.only((reached > 0) & (distance < known))
+        # At distance 0 the answer is known, and this one is another.
+        better = rows.only((reached > 0) & (distance < known) & (distance > 0))
         if self._claimed is None:
             self._note_ties(rows.only(raw == 0), rows.index, points, distance, known)
         else:

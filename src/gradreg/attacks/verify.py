@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradreg.attacks.constancy import check_constancy
 from gradreg.attacks.search import CREDIT, Search, refuse_broken
 from gradreg.classifier import Classifier
 from gradreg.looks import fetched
@@ -32,17 +33,26 @@ def verify(search: Search, *, push: bool) -> Found:
     does for clean images, but only if it is nearer by more than rounding: any walk to a boundary ends in ties that
     another batch size breaks.
     """
-    rows = search.rows_found()
+    rows, since = search.rows_found(), _moved(search)
     delta = search.delta
     failed = _ask(search, search.adversarial[rows], rows)
     factors = _PUSHES if push else ()
     pushed = failed & search.affords(len(factors))
-    found, (failing, pushing, tied) = _look(search, failed, pushed, _nearer_ties(search))
+    moved = torch.stack([search.constancy.with_gradient, since])
+    found, (failing, pushing, tied, moves) = _look(search, failed, pushed, _nearer_ties(search), moved)
+    check_constancy(*moves.tolist())
     if bool((failing | tied).any()):
         _push_out(search, delta, failed, pushing.nonzero().flatten().to(failed.device), factors)
         _take_ties(search)
         found, _ = _look(search)
     return found
+
+
+def _moved(search: Search) -> Tensor:
+    """How far the answers about the clean images have moved; a budget is for the search alone."""
+    if search.budget is not None:
+        return torch.zeros_like(search.constancy.with_gradient)
+    return search.constancy.since()
 
 
 def _look(search: Search, *masks: Tensor) -> tuple[Found, list[Tensor]]:

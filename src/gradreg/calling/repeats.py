@@ -13,8 +13,10 @@ from gradreg.precision import contenders, extent
 REPEATABLE = 1e-4
 # Rounding is relative to the size of the logits and not to their range: this fraction of it counts as range.
 _OF_SIZE = 0.02
+# The least range that is believed of an image, as a fraction of the median over the images.
+_OF_USUAL = 0.1
 # The same between batches of different sizes: bf16 has seven bits, and another size may be another sum.
-_ROUNDED = 0.05
+ROUNDED = 0.05
 # So many images are asked about in other company.
 _TOGETHER = 8
 # So many of the last images of a batch are asked about in another order.
@@ -30,13 +32,17 @@ def apart(first: Tensor, again: Tensor) -> float:
 
     So neither a level that all logits share nor a mask over some hides what moves the answer.
     """
-    return float(_apart(first, again))
+    return float(apart_each(first, again).amax())
 
 
-def _apart(first: Tensor, again: Tensor) -> Tensor:
+def apart_each(first: Tensor, again: Tensor) -> Tensor:
+    """The same for each image."""
     first, again = contenders(first), contenders(again)
-    scale = torch.maximum(extent(first).amax(), _OF_SIZE * first.abs().amax()).clamp(min=torch.finfo(first.dtype).tiny)
-    return (first - again).abs().amax() / scale
+    # Image by image: large logits of one hide nothing of the others. Logits that are all level have no range.
+    reach = extent(first)
+    reach = torch.maximum(reach, _OF_USUAL * reach.median())
+    reach = torch.maximum(reach, _OF_SIZE * first.abs().amax(1, keepdim=True)).clamp(min=torch.finfo(first.dtype).tiny)
+    return ((first - again).abs() / reach).amax(1)
 
 
 def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -> list[tuple[Tensor, Tensor, float]]:
@@ -53,14 +59,14 @@ def in_company(ask: _Ask, x: Tensor, box: tuple[float, float], logits: Tensor) -
     first = ask(few)[:n]
     elsewhere = ask(torch.cat([others[:1], kept.flip(0), others[1:]]))[1 : n + 1].flip(0)
     another = logits if len(few) != len(x) else ask(few[:1].expand(2, *x.shape[1:]))
-    return [(first, elsewhere, REPEATABLE), (first[:1], another[:1], _ROUNDED), mixed(ask, x, logits)]
+    return [(first, elsewhere, REPEATABLE), (first[:1], another[:1], ROUNDED), mixed(ask, x, logits)]
 
 
 def mixed(ask: _Ask, x: Tensor, logits: Tensor) -> tuple[Tensor, Tensor, float]:
     """The last logits of a batch, and those of its last images among themselves, every second one first."""
     last = torch.arange(max(0, len(x) - _LAST), len(x), device=x.device)
     order = torch.cat([last[1::2], last[::2]])
-    return logits[order], ask(x[order]), _ROUNDED
+    return logits[order], ask(x[order]), ROUNDED
 
 
 def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, again: Tensor) -> None:
@@ -73,7 +79,7 @@ def check_again(ask: _Ask, x: Tensor, box: tuple[float, float], first: Tensor, a
         # In low precision parts of a batch may round so far from the whole; the same shape tells.
         check_alone(ask, x, box, first.to(x.device))
         check_same(ask(x), ask(x))
-        if not moved <= _ROUNDED:
+        if not moved <= ROUNDED:
             raise _depends(moved)
 
 
@@ -121,4 +127,4 @@ def _depends(moved: float) -> ModelError:
 
 def excess(pairs: Sequence[tuple[Tensor, Tensor, float]]) -> float:
     """By how many times the answers differ more than they may, at most; by one look at the device."""
-    return float(torch.stack([_apart(first, other) / allowed for first, other, allowed in pairs]).amax())
+    return float(torch.stack([apart_each(first, other).amax() / allowed for first, other, allowed in pairs]).amax())
