@@ -1,7 +1,9 @@
 """What the trial of a first step is remembered by: whatever it depends on, so that nothing else is trusted with it."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import gradreg
 from gradreg import PrecisionError, regularized_loss
+from gradreg.calling.known import known
 
 X = torch.rand(32, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 Y = torch.randint(10, (32,), generator=torch.Generator().manual_seed(1))
@@ -87,6 +90,22 @@ def test_a_criterion_and_a_norm_made_anew_in_every_step_are_tried_once() -> None
             counts.append(counter.get_total_flops())
         assert counts[0] > 1.5 * counts[1]
         assert counts[1:] == [counts[1]] * 3
+
+
+def test_what_is_known_of_a_function_s_model_is_forgotten_with_it() -> None:
+    """A new model may get the address of a deleted one, and is another one all the same."""
+
+    def asks(model: nn.Module) -> Callable[[Tensor], Any]:
+        return lambda z: model(z)
+
+    gone, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    first = known(asks(gone), [gone])
+    assert known(asks(gone), [gone]) is first
+    assert known(asks(other), [other]) is not first
+    record = ref(first)
+    del gone, first
+    gc.collect()
+    assert record() is None
 
 
 class Counts(nn.Module):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -61,7 +61,10 @@ def known(model: Model, modules: Sequence[nn.Module], *about: object) -> Known:
     code and by the modules that it refers to.
     """
     modes = tuple(getattr(module, "training", False) for module in modules)
-    return _KNOWN.setdefault(_identity(model), {}).setdefault((*map(id, modules[:1]), modes, *about), Known())
+    holder = _identity(model)
+    if isinstance(holder, CodeType | type) and modules:  # an address would outlive its module, and be another's
+        holder, about = modules[0], (holder, *about)
+    return _KNOWN.setdefault(holder, {}).setdefault((*map(id, modules[:1]), modes, *about), Known())
 
 
 def code_of(function: Any) -> object:
