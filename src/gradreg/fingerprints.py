@@ -37,6 +37,12 @@ def model_key(model: nn.Module, prefix: str = "") -> str:
     return digest.hexdigest()
 
 
+def tensor_key(tensor: Tensor) -> str:
+    """A fingerprint of the numbers of a tensor, their type and its shape."""
+    about = f"{tensor.dtype} {tuple(tensor.shape)} "
+    return _digest(about.encode() + _content(tensor.detach().cpu()), 16).hex()
+
+
 def answers_key(logits: Tensor) -> str:
     """A fingerprint of a few answers: coarse, so that it does not depend on the order in which sums were made."""
     scores = logits.detach().cpu().double()
@@ -56,8 +62,14 @@ def code_key(function: Callable[..., object]) -> str:
 
 def _instructions(code: CodeType) -> tuple[object, ...]:
     """Without lines and addresses, which differ between two runs of one program."""
-    parts = tuple(_instructions(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts)
-    return code.co_code.hex(), code.co_names, code.co_varnames, parts
+    return code.co_code.hex(), code.co_names, code.co_varnames, tuple(map(_constant, code.co_consts))
+
+
+def _constant(value: object) -> object:
+    """A set is in an order that changes from process to process."""
+    if isinstance(value, frozenset):
+        return sorted(map(repr, value))
+    return _instructions(value) if isinstance(value, CodeType) else repr(value)
 
 
 def _content(tensor: Tensor) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg import storage
-from gradreg.errors import DataError, GradregError, RunError, words_of
+from gradreg.errors import ConfigError, DataError, GradregError, RunError, words_of
 from gradreg.reading import one_sentence
 
 _KEPT = 2
@@ -55,7 +55,10 @@ class Generations:
             path.unlink(missing_ok=True)
 
     def restore(self, apply: Callable[[State], None]) -> list[str]:
-        """Apply the newest checkpoint that can be read and applied; the errors of those that could not."""
+        """Apply the newest checkpoint that can be read and applied; the errors of those that could not.
+
+        A ConfigError of `apply` is passed on: not the file is at fault, but what it is to be continued with.
+        """
         errors: list[str] = []
         for path in self.paths():
             try:
@@ -64,6 +67,8 @@ class Generations:
                     apply(state)
                 return errors
             except GradregError as error:
+                if isinstance(error.__cause__, ConfigError):
+                    raise error.__cause__ from None
                 errors.append(str(error))
         if errors:
             raise RunError(

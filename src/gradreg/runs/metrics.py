@@ -55,10 +55,15 @@ def _row(line: str, number: int, source: object, key: str) -> dict[str, Any]:
 
 
 def _check(row: Mapping[str, Any], key: str) -> None:
+    _check_whole(key, row.get(key), 1)
+    check_row(row)
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise a DataError for a number of an epoch or a step that is of the wrong type or out of its range."""
     for name, value in row.items():
         if not isinstance(value, _PLAIN):
             raise DataError(f"{name} must be a number or a text; got a {type(value).__name__}.")
-    _check_whole(key, row.get(key), 1)
     for name in _COUNTS:
         if name in row:
             _check_whole(name, row[name], 0)

@@ -1,28 +1,22 @@
 """From a recipe, or from a network and images in Python, to a run directory."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
-from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch import nn
 
 from gradreg.calling.answers import Output
 from gradreg.calling.asking import check_weights, precision
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_integer, shown
-from gradreg.checks.tensors import check_dense
 from gradreg.config import tables
-from gradreg.data import DataSet, ImageFolder, Images
-from gradreg.data.pairs import Rows, is_rows, tensors
-from gradreg.data.rows import images_of
-from gradreg.data.tensors import Tensors
 from gradreg.errors import ConfigError, Interrupted
 from gradreg.losses import cross_entropy
 from gradreg.models.registry import complete, from_table
@@ -33,23 +27,20 @@ from gradreg.reading import naming
 from gradreg.runs.directory import CONFIG, RunDirectory
 from gradreg.runs.settings import Config, Settings
 from gradreg.storage import check_storable
+from gradreg.training.begun import Begun, code_of, data_of
 from gradreg.training.callbacks import OnEpoch, OnStep, callbacks_of
 from gradreg.training.determinism import deterministic
 from gradreg.training.fitted import Fitted
 from gradreg.training.found_out import found_out
 from gradreg.training.frozen import trained_only
+from gradreg.training.given import Data, batches_of
 from gradreg.training.joint_norm import joint_statistics
 from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
 from gradreg.training.loop import Trainer
 from gradreg.training.measure import Measure, Score
 from gradreg.training.reporting import Reporter
-from gradreg.training.sources import Batch, Loaders, Source, from_config, loaders, loaders_of, reseed
-
-Loader = Iterable[Batch] | Iterable[Mapping[str, Any]]
-Array = Tensor | np.ndarray[Any, Any]
-Part = Loader | Rows | tuple[Array, Array]
-Data = DataSet | Images | ImageFolder | Rows | tuple[Array, Array] | tuple[Part, Part]
+from gradreg.training.sources import Loaders, Source, from_config, reseed
 
 
 @validated
@@ -113,12 +104,13 @@ def fit(
             "The model comes from torch.export, where it cannot be trained: fit the model it was made of."
         )
     with joined(str(weight.device)) as processes, _preserve_random_state(processes):
-        parts = [Loaders(0, *_loaders(data, chosen, held_out, augment, processes))]
+        parts = [Loaders(0, *batches_of(data, chosen, held_out, augment, processes))]
         # Nobody can cast the images of a file; a model in half precision knows what to do with those in single.
         kind = torch.float64 if precision(model) == torch.float64 else None
         source = Source(parts, chosen.seed, weight.device, kind)
         if run is not None:
-            return _run(model, source, chosen, _recipe(chosen), processes, Path(run), resume, listeners, measure)
+            begun = partial(_begun, source, processes, model, measure, augment)
+            return _run(model, source, chosen, _recipe(chosen), processes, Path(run), resume, listeners, measure, begun)
         with TemporaryDirectory() as folder:
             try:
                 made = _recipe(chosen)
@@ -143,7 +135,8 @@ def train(
         check_weights(model, lazy=True)
         model = model.to(processes.device)
         table = _recipe(replace(config, model=model_table))
-        return _run(model, source, config, table, processes, run, resume, Listeners(console), Measure())
+        begun = partial(_begun, source, processes)
+        return _run(model, source, config, table, processes, run, resume, Listeners(console), Measure(), begun)
 
 
 def _run(
@@ -156,8 +149,11 @@ def _run(
     resume: bool,
     listeners: Listeners,
     measure: Measure,
+    begun: Callable[[], Begun] = dict,
 ) -> Fitted:
     run = RunDirectory(folder)
+    # Others have other parts of the images and write no checkpoints. Joint batch norm would be other layers.
+    about = begun() if processes.first else {}
     boards = [TensorBoardLogger(folder / "tensorboard")] if settings.tensorboard and processes.first else []
     told = [*listeners.loggers, *boards] if processes.first else []
     with (
@@ -177,7 +173,7 @@ def _run(
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             with Reporter(listeners.console if processes.first else None) as reporter, Loggers(told) as loggers:
                 told_by = reporter, loggers, listeners.callbacks
-                trainer = Trainer(model, source, settings, processes, run, *told_by, measure)
+                trainer = Trainer(model, source, settings, processes, run, *told_by, measure, about)
                 if resume:
                     trainer.resume()
                 trainer.train()
@@ -185,6 +181,18 @@ def _run(
             model.load_state_dict(best.tensors)
             model.eval()
             return Fitted(run.metrics(), best.numbers["metrics"], folder)
+
+
+def _begun(
+    source: Source,
+    processes: Processes,
+    model: nn.Module | None = None,
+    measure: Measure | None = None,
+    augment: tuple[Any, ...] = (),
+) -> Begun:
+    """What the run is begun or resumed with; the model and its functions where no recipe names them."""
+    data = data_of(source, alone=processes.world == 1)
+    return data if model is None or measure is None else {**data, **code_of(model, measure, augment)}
 
 
 def _recipe(settings: Settings) -> dict[str, Any]:
@@ -212,42 +220,3 @@ def _synchronized_batch_norm(
 ) -> AbstractContextManager[None]:
     """Batch statistics over all processes, if the settings ask for them."""
     return joint_statistics(model) if settings.sync_bn and processes.world > 1 else nullcontext()
-
-
-def _loaders(
-    data: Data, settings: Settings, held_out: int, augment: tuple[Any, ...], processes: Processes
-) -> tuple[Iterable[Batch], Iterable[Batch]]:
-    if isinstance(data, tuple) and len(data) != 2:
-        raise ConfigError(f"data must be a pair (training batches, held-out batches); got a tuple of {len(data)}.")
-    part = _in_memory(data.train if isinstance(data, DataSet) else data, augment)
-    if isinstance(part, Images | ImageFolder | Tensors):
-        return loaders(part, settings, processes, held_out, augment)
-    if isinstance(part, tuple):
-        kept, held = _in_memory(part[0], augment), _in_memory(part[1], ())
-        return loaders_of(kept, held, settings, processes, augment)
-    raise ConfigError(
-        "data must be a data set of gradreg.data, (images, labels) or a pair (training batches, held-out batches); got "
-        f"{_described(data)}. Held-out images pick the best epoch."
-    )
-
-
-def _described(data: object) -> str:
-    """What was given in the place of data, and what to do with it."""
-    if isinstance(data, str):
-        return f"{shown(data)}: load it, gradreg.data.load({shown(data)})"
-    if isinstance(data, Mapping) and data:
-        return f"parts {', '.join(map(str, list(data)[:5]))}: pass one of them, or a pair of them"
-    return f"a {type(data).__name__}"
-
-
-def _in_memory(part: Any, augment: tuple[Any, ...]) -> Any:
-    """Anybody's data set and (images, labels) as images that can be split and shuffled; anything else as it is."""
-    if is_rows(part):
-        return images_of(part, as_bytes=bool(augment))
-    found = tensors(part)
-    if found is None:
-        return part
-    for name, given in zip(("images", "labels"), found, strict=True):
-        check_dense(f"The {name} of the data", given)
-    # Augmentation is about bytes, which floats must be then.
-    return images_of(TensorDataset(*found), as_bytes=True) if augment else Tensors(*found)

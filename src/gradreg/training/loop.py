@@ -1,7 +1,6 @@
 """The training loop. Each step depends on the settings and the position alone, so that a run can be resumed."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
@@ -9,8 +8,6 @@ import torch
 from torch import nn
 
 from gradreg.checks.scalars import shown
-from gradreg.codec import join
-from gradreg.columns import check_number
 from gradreg.errors import Interrupted, RunError, StorageError, TrainingFailed
 from gradreg.processes import Processes
 from gradreg.provenance import commit, hardware
@@ -18,10 +15,12 @@ from gradreg.runs.checkpoints import State
 from gradreg.runs.directory import RunDirectory
 from gradreg.runs.settings import Settings
 from gradreg.stopwatch import Stopwatch, noticing_stops
+from gradreg.training.begun import Begun, check_begun
 from gradreg.training.callbacks import Callbacks
 from gradreg.training.listening import Loggers
 from gradreg.training.measure import Measure
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
+from gradreg.training.position import ROLLBACKS, Position, position_in
 from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
 from gradreg.training.signals import StopRequest, stop_requests
@@ -29,43 +28,9 @@ from gradreg.training.sources import Source
 from gradreg.training.step import Learner
 from gradreg.training.watch import Failure, diverged, find_failure, newest_is_best
 
-_ROLLBACKS = 3
 _ROLLBACK_RATE = 0.5
 # Steps between checks for divergence and signals where a check waits for other processes or an accelerator.
 _CHECK_EVERY = 10
-
-
-@dataclass
-class _Position:
-    """How far a run has come; the field names are keys of checkpoints."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    """Finished batches of this epoch."""
-    seconds: float = 0.0
-    """Spent in steps and waiting for batches; held-out evaluations are not counted."""
-    rollbacks: int = 0
-    best: int | None = None
-    """Which of `readings` belongs to the epoch in best.safetensors."""
-    readings: list[dict[str, Any]] = field(default_factory=list)
-    """The held-out metrics of all epochs."""
-
-
-def _position(numbers: Mapping[str, Any]) -> _Position:
-    """The position in a checkpoint; all of it must be there, since a default would silently train from the start."""
-    if missing := [each.name for each in fields(_Position) if each.name not in numbers]:
-        raise RunError(f"{missing[0]!r} is missing.")
-    found: _Position = join(_Position, numbers, {})
-    for name in ("step", "epoch", "batch", "seconds", "rollbacks"):
-        check_number(name, getattr(found, name), 0)
-    if len(found.readings) != found.epoch or found.step < found.batch:
-        raise RunError(f"It has {len(found.readings)} readings after {found.epoch} epochs and {found.step} steps.")
-    if found.best is not None:
-        check_number("best", found.best, 0, found.epoch - 1)
-    for row, reading in enumerate(found.readings):
-        join(HeldOutMetrics, reading, {}, f"readings.{row}")
-    return found
 
 
 class Trainer:
@@ -82,12 +47,14 @@ class Trainer:
         loggers: Loggers,
         callbacks: Callbacks,
         measure: Measure | None = None,
+        begun: Begun | None = None,
     ) -> None:
+        """`begun`: what a resumed run must have been begun with too."""
         self.learner, self.measure = Learner(model, settings, processes, measure), measure
         self.source, self.settings, self.processes = source, settings, processes
         self.run, self.records, self.reporter = run, Records(run), reporter
         self.loggers, self.callbacks = loggers, callbacks
-        self.position = _Position()
+        self.position, self.begun = Position(), dict(begun or {})
         self.images_per_second = 0.0
         self.saved_at = perf_counter()
         alone_on_host = processes.world == 1 and processes.device.type == "cpu"
@@ -240,7 +207,8 @@ class Trainer:
 
     def _state(self) -> State:
         tensors = self.learner.tensors()
-        return State(tensors, {**asdict(self.position), "of": self.run.key, "tensors": len(tensors)})
+        about = {"of": self.run.key, "tensors": len(tensors), "begun": self.begun}
+        return State(tensors, {**asdict(self.position), **about})
 
     def _restore(self, state: State) -> None:
         """Go back to a checkpoint of this run; another one is refused before anything is changed."""
@@ -250,14 +218,15 @@ class Trainer:
         held = numbers.pop("tensors", len(state.tensors))  # nor do they say how many tensors they have
         if held != len(state.tensors):
             raise RunError(f"It must hold {shown(held)} tensors; got {len(state.tensors)}.")
-        position = _position(numbers)
+        check_begun(self.run.folder, numbers.pop("begun", {}), self.begun)
+        position = position_in(numbers)
         if position.epoch > self.settings.epochs or position.batch > self.source.steps(position.epoch):
             raise RunError(f"There is no batch {position.batch} of epoch {position.epoch} in this run.")
         self._check_step(position)
         self.learner.load(state.tensors, position.step, position.batch)
         self.position = position
 
-    def _check_step(self, position: _Position) -> None:
+    def _check_step(self, position: Position) -> None:
         """Refuse a step that the batches do not add up to: those of a loader's length, or as many as it gave."""
         made, epochs = position.step - position.batch, position.epoch
         planned = sum(self.source.steps(epoch) for epoch in range(epochs))
@@ -275,7 +244,7 @@ class Trainer:
             self._save(required=False)
             return
         self.processes.wait()
-        state = self.run.rollback() if policy == "rollback" and self.position.rollbacks < _ROLLBACKS else None
+        state = self.run.rollback() if policy == "rollback" and self.position.rollbacks < ROLLBACKS else None
         if state is None:
             raise TrainingFailed(found.message)
         rollbacks = self.position.rollbacks + 1
