@@ -35,6 +35,7 @@ from gradreg.training.found_out import found_out
 from gradreg.training.frozen import trained_only
 from gradreg.training.given import Data, batches_of
 from gradreg.training.joint_norm import joint_statistics
+from gradreg.training.leftover import check_last_batch
 from gradreg.training.listening import Listeners, Loggers, loggers_of
 from gradreg.training.loggers import Logger, TensorBoardLogger
 from gradreg.training.loop import Trainer
@@ -108,6 +109,8 @@ def fit(
         # Nobody can cast the images of a file; a model in half precision knows what to do with those in single.
         kind = torch.float64 if precision(model) == torch.float64 else None
         source = Source(parts, chosen.seed, weight.device, kind)
+        if not chosen.train_only:  # frozen layers keep their statistics
+            check_last_batch(model, parts[0].train, weight.device, kind)
         if run is not None:
             begun = partial(_begun, source, processes, model, measure, augment)
             return _run(model, source, chosen, _recipe(chosen), processes, Path(run), resume, listeners, measure, begun)

@@ -1,8 +1,9 @@
 """One update of the weights, and everything that an update changes."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from inspect import signature
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gradreg.calling.targets import Target, at
-from gradreg.errors import ConfigError, RunError
+from gradreg.errors import ConfigError, GradregError, ModelError, RunError, words_of
 from gradreg.losses import cross_entropy
 from gradreg.objectives.base import Draws, Moment, Outcome, smoothed_cross_entropy
 from gradreg.penalty.devices import same_device
@@ -60,7 +61,7 @@ class Learner:
             moment = Moment(number, epoch, draws, self.criterion, self.measure.output, self.memory)
             with self._gradient_sync(part == settings.accumulate - 1):
                 low = torch.autocast(x.device.type, torch.bfloat16, enabled=settings.amp == "bf16")
-                with low, same_device(self.model, images, labels):
+                with low, same_device(self.model, images, labels), self._naming_failures(images):
                     outcome = settings.objective(self.wrapped_model, images, labels, moment)
                 outcome.backward()
             self._log(outcome, labels if outcome.targets is None else outcome.targets)
@@ -145,6 +146,22 @@ class Learner:
         if enabled or not isinstance(self.wrapped_model, DistributedDataParallel):
             return nullcontext()
         return self.wrapped_model.no_sync()
+
+    @contextmanager
+    def _naming_failures(self, x: Tensor) -> Iterator[None]:
+        """Inside, whatever the model raises becomes a ModelError; what an objective of a user's raises stays."""
+        try:
+            yield
+        except (GradregError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            # What several processes and deterministic algorithms say is told in their own words further up.
+            elsewhere = self.processes.world > 1 or self.settings.deterministic
+            frames = walk_tb(error.__traceback__)
+            of_model = any(frame.f_locals.get("self") is self.wrapped_model for frame, _ in frames)
+            if not of_model or (elsewhere and isinstance(error, RuntimeError)):
+                raise
+            raise ModelError(f"The model failed on images of shape {tuple(x.shape)}: {words_of(error)}") from error
 
     def _log(self, outcome: Outcome, y: Target) -> None:
         correct = self.measure.accuracy(outcome.logits, y)
