@@ -1,4 +1,6 @@
-"""torch's default device: gradreg makes its own tensors on the host, whatever the caller has set; a model does not.
+"""What a caller has set for all of torch: gradreg's own arithmetic does not depend on it.
+
+gradreg makes its own tensors on the host, whatever the default device is; a model does not.
 
 `torch.set_default_device("cuda")` would put positions, counts and random numbers of gradreg there, away from the
 generators and columns that they go with. Code of the caller's still finds what the caller has set.
@@ -6,7 +8,7 @@ generators and columns that they go with. Code of the caller's still finds what 
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -21,6 +23,19 @@ def host_by_default() -> AbstractContextManager[object]:
     if torch is None or torch.compiler.is_compiling() or torch.get_default_device().type == "cpu":
         return nullcontext()
     return _by_default(torch.device("cpu"), callers=torch.get_default_device())
+
+
+def without_autocast() -> AbstractContextManager[object]:
+    """Inside, no operation is in lower precision than its tensors: products of matrices in norms and bounds too."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.compiler.is_compiling():
+        return nullcontext()
+    kinds = ("cpu", "cuda", "mps", "xpu", torch._C._get_privateuse1_backend_name())
+    switched = ExitStack()
+    for kind in kinds:
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            switched.enter_context(torch.autocast(kind, enabled=False))
+    return switched
 
 
 def callers_default() -> AbstractContextManager[object]:

@@ -52,10 +52,13 @@ def bar(title: str, console: "Console | None" = None) -> Iterator[Bar]:
 @contextmanager
 def reported(title: str, wanted: "Progress | bool | None") -> Iterator[Progress]:
     """What a function's `progress` asks for: a callback, a bar (True), a bar in notebooks (None), none (False)."""
-    if wanted is None or wanted is True:
+    if wanted is None:
+        with bar(title) as shown:
+            yield shown
+    elif wanted is True:
         from rich.console import Console
 
-        with bar(title, Console(stderr=True) if wanted else None) as shown:
+        with bar(title, Console(stderr=True)) as shown:
             yield shown
     elif wanted is False:
         yield Bar()

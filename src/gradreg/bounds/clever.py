@@ -80,7 +80,7 @@ def clever(
     samples = check_integer("samples", samples, least=1, ends=_MOST)
     need("scipy", "CLEVER")
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
-    _, y = check(classifier, x, y)
+    _, x, y = check(classifier, x, y)
     radius = reach_of(checked(geometry, x), x) if radius is None else radius
     keys = image_keys(x).tolist()
     maxima = torch.zeros(len(x) * blocks, device=x.device, dtype=torch.float64)

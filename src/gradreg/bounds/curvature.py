@@ -101,7 +101,7 @@ def curvature(
     batch_size, seed = check_integer("batch_size", batch_size, least=1), check_integer("seed", seed, least=0)
     classifier = Classifier.of(model)
     _refuse_kinks(classifier)
-    _, y = check(classifier, x, y)
+    _, x, y = check(classifier, x, y)
     keys = image_keys(x).tolist()
     threat = threat_named("l2")
     parts = []

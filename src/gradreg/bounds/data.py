@@ -12,6 +12,7 @@ from gradreg.checks.tensors import check_batch, check_device, check_labels, chec
 from gradreg.classifier import Classifier
 from gradreg.data import pairs
 from gradreg.errors import DataError, words_of
+from gradreg.precision import at_least_single
 
 Data = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]] | Iterable[Mapping[str, Any]] | pairs.Rows
 
@@ -61,17 +62,19 @@ def _described(data: object) -> str:
     return shown(data)
 
 
-def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor]:
-    """Refuse bad images, labels or models at the cost of a few images; the number of classes, and int64 labels.
+def check(classifier: Classifier, x: Tensor, y: Tensor) -> tuple[int, Tensor, Tensor]:
+    """Refuse bad images, labels or models at the cost of a few images; the number of classes, images, int64 labels.
 
-    The images with the lowest and highest pixel and label stand for the others.
+    The images with the lowest and highest pixel and label stand for the others. Those of half precision are made
+    single: points around them would be rounded otherwise.
     """
     y = check_labels(y, len(check_batch(x)))
+    x = x.to(at_least_single(x.dtype))
     check_device("y", y, x)
     flat = x.flatten(1)
     extremes = torch.stack([flat.amin(1).argmin(), flat.amax(1).argmax(), y.argmin(), y.argmax()])
     few = torch.tensor(sorted(set(extremes.tolist())), device=x.device)
-    return classifier.check(x[few], y[few]).shape[1], y
+    return classifier.check(x[few], y[few]).shape[1], x, y
 
 
 def batches(images: int, size: int) -> Iterator[slice]:

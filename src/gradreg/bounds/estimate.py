@@ -153,7 +153,7 @@ def _calibrate(
     from gradreg.attacks import attack
 
     classifier, loss, batch_size = estimation.classifier, estimation.loss, estimation.batch_size
-    x, (_, y) = held[0], check(classifier, *held)
+    _, x, y = check(classifier, *held)
     wrong = [misclassified(classifier.ask(x[rows]), y[rows], loss.topk) for rows in batches(len(x), batch_size)]
     check_enough(len(x) - int(torch.cat(wrong).sum()), alpha)
     local = estimation.search.method == "local"

@@ -130,7 +130,7 @@ class Estimation:
     def run(self, x: Tensor, y: Tensor, progress: Progress | None) -> Regularity:
         """L and ω, of all images or around each."""
         classifier, loss, geometry, method = self.classifier, self.loss, self.geometry, self.search.method
-        classes, y = check(classifier, x, y)
+        classes, x, y = check(classifier, x, y)
         keys = image_keys(x)
         if method != "local":
             labels = len(set(y.tolist()))

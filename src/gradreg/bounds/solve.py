@@ -131,7 +131,7 @@ def bounds(
     batch_size = check_integer("batch_size", batch_size, least=1)
     loss = same_loss(regularity.criterion, regularity.threshold, regularity.scores, regularity.topk, criterion)
     classifier = Classifier.of(model)
-    _, y = check(classifier, x, y)
+    _, x, y = check(classifier, x, y)
     geometry = checked(regularity.norm, x)
     flags = (*regularity.flags, *_compare_images(x, regularity))
     values, norms = [], []

@@ -50,7 +50,7 @@ def sound_radius(
     lirpa = _auto_lirpa()
     if not isinstance(classifier.model, nn.Module):
         raise ModelError("auto_LiRPA traces an nn.Module and cannot see into a bare function: pass the module.")
-    classes, _ = check(classifier, x, y)
+    classes, x, _ = check(classifier, x, y)
     try:
         bounded = lirpa.BoundedModule(_Traced(classifier), torch.zeros_like(x[:1]), device=str(x.device))
     except NotImplementedError as error:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from gradreg.checks.fields import conform
 from gradreg.checks.scalars import Range
-from gradreg.defaults import host_by_default
+from gradreg.defaults import host_by_default, without_autocast
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 # These are checked where they are used, with limits and by words that fit.
@@ -35,7 +35,7 @@ def validated(function: _F) -> _F:
             given = signature.bind(*args, **keywords)
         except TypeError:
             return function(*args, **keywords)  # Python's own words for an argument that is missing, unknown or twice
-        with host_by_default():
+        with host_by_default(), without_autocast():
             for name, value in given.arguments.items():
                 _check_kind_of_tensor(name, value)
             for name, hint in hints().items():

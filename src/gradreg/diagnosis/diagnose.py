@@ -29,6 +29,7 @@ from gradreg.diagnosis.registry import Test, at_stage
 from gradreg.errors import ConfigError, ModelError, silenced
 from gradreg.norms import checked
 from gradreg.penalty.passes import Model
+from gradreg.precision import at_least_single
 from gradreg.progress import Progress
 from gradreg.smoothing import Certificates
 
@@ -61,6 +62,7 @@ def diagnose(
     chosen = options_of(DiagnosisOptions, options, keywords)
     norm, topk, classifier = chosen.norm, chosen.topk, Classifier.of(model)
     x, y = check_batch(x).detach(), check_labels(y, len(x))
+    x = x.to(at_least_single(x.dtype))
     check_device("y", y, x)
     checked(norm, x)
     check_weights(classifier.model)  # a forward would give a lazy layer random ones

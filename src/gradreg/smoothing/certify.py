@@ -29,6 +29,7 @@ from gradreg.fingerprints import image_keys, joint_key
 from gradreg.ledger import check_same
 from gradreg.locks import lock
 from gradreg.penalty.passes import Model
+from gradreg.precision import at_least_single
 from gradreg.progress import Progress, reported
 from gradreg.randomness import stream
 from gradreg.reading import one_sentence
@@ -81,7 +82,9 @@ def certify(
     shard = conform("shard", shard, tuple[int, int])
     if not 0 <= shard[0] < shard[1]:
         raise ConfigError(f"shard must be (rank, processes) with 0 ≤ rank < processes; got {shard}.")
-    classifier, x = Classifier.of(model), check_batch(x)
+    classifier, x = Classifier.of(model), check_batch(x).detach()
+    # Noise would be rounded to the few values of half precision, and a certificate is about all of it.
+    x = x.to(at_least_single(x.dtype))
     if labels is not None:
         labels = check_labels(labels, len(x), "labels")
         check_device("labels", labels, x)
@@ -95,7 +98,7 @@ def certify(
     tally = _Tally.new(settings, keys, mine, labels)
     # A batch never holds more than there is to draw, whatever its size.
     rows = min(batch_size, max(1, len(mine)) * (settings.n0 + settings.n))
-    sampler = Sampler(classifier, x.detach(), keys, classes, settings.sigma, settings.seed, rows)
+    sampler = Sampler(classifier, x, keys, classes, settings.sigma, settings.seed, rows)
     path = None if state is None else Path(state)
     about = {
         "weights": "" if path is None else classifier.fingerprint(x),
