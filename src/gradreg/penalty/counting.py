@@ -15,9 +15,10 @@ from gradreg.defaults import on_the_host
 from gradreg.errors import ConfigError, did_you_mean
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat
-from gradreg.penalty.loss import RegularizedLoss, regularized_loss
+from gradreg.penalty.loss import regularized_loss
 from gradreg.penalty.options import check_functions
 from gradreg.penalty.passes import BatchNormMode, Model
+from gradreg.penalty.result import RegularizedLoss
 
 _OPTIONS = [each.name for each in signature(regularized_loss).parameters.values() if each.kind is each.KEYWORD_ONLY]
 

@@ -30,7 +30,7 @@ class Terms:
         self._known: dict[Tensor, Tensor] = {}
         self._open: list[tuple[Tensor, Tensor]] = []
         self._start = _moment()
-        self._freed: set[int] = set()
+        self._freed: set[Any] = set()
 
     def settle(self, losses: Tensor, coefficients: float | Tensor, *, but: Tensor | None = None) -> None:
         """Differentiate losses now, once and for all, to all leaves but one."""
@@ -55,7 +55,7 @@ class Terms:
             return part.input_gradient(differentiable=False, retain=False)
         each = isinstance(coefficient, Tensor) and coefficient.ndim > 0
         outer = _each(coefficient if each else 1.0, part.losses)
-        self._freed |= graph.numbers
+        self._freed |= graph.nodes
         with self._calls.backward(self._begun), _unheard([part.x, *graph.leaves]), as_recorded(part.losses):
             gradient, *gradients = torch.autograd.grad(part.losses, [part.x, *graph.leaves], outer, allow_unused=True)
         if each:
@@ -84,7 +84,7 @@ class Terms:
         return found
 
     def _settle(self, graph: "_Graph", losses: Tensor, coefficients: float | Tensor) -> None:
-        self._freed |= graph.numbers
+        self._freed |= graph.nodes
         with self._calls.backward(self._begun), _unheard(graph.leaves), as_recorded(losses):
             gradients = torch.autograd.grad(losses, graph.leaves, _each(coefficients, losses), allow_unused=True)
         self._add(graph.leaves, gradients)
@@ -96,7 +96,7 @@ class Terms:
     def _graph(self, losses: Tensor, but: Tensor | None = None) -> "_Graph":
         """The graph of losses, of which nothing may be settled and freed already."""
         graph = _walk(losses, self._start, but)
-        if not graph.numbers.isdisjoint(self._freed):
+        if not graph.nodes.isdisjoint(self._freed):
             raise ModelError(
                 "The model keeps a computed weight or feature from one forward to the next, and the graph of the first "
                 "is differentiated and freed before the second: compute it anew in every forward, or before the call, "
@@ -163,8 +163,8 @@ def leaves(loss: Tensor, but: Tensor | None = None) -> list[Tensor]:
 @dataclass(frozen=True)
 class _Graph:
     leaves: list[Tensor]
-    numbers: set[int]
-    """Of the nodes, in the order in which autograd recorded them."""
+    nodes: set[Any]
+    """All besides the leaves'."""
     older: bool
     """Whether some were recorded before the step: weights were computed from others there."""
 
@@ -172,18 +172,19 @@ class _Graph:
 def _walk(loss: Tensor, start: int, but: Tensor | None) -> _Graph:
     """What is below a loss."""
     found: list[Tensor] = []
-    seen, numbers, ahead = set(), set(), [loss.grad_fn]
+    ends, nodes, ahead = set(), set(), [loss.grad_fn]
     while ahead:
         node: Any = ahead.pop()
-        if node is None or node in seen:
+        if node is None or node in nodes or node in ends:
             continue
-        seen.add(node)
         if not hasattr(node, "variable"):
-            numbers.add(node._sequence_nr())
-        elif node.variable is not but:
+            nodes.add(node)
+            ahead.extend(parent for parent, _ in node.next_functions)
+            continue
+        ends.add(node)
+        if node.variable is not but:
             found.append(node.variable)
-        ahead.extend(parent for parent, _ in node.next_functions)
-    return _Graph(found, numbers, any(number < start for number in numbers))
+    return _Graph(found, nodes, any(node._sequence_nr() < start for node in nodes))
 
 
 def _each(coefficients: float | Tensor, losses: Tensor) -> Tensor:

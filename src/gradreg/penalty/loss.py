@@ -6,8 +6,6 @@ is taken, so it runs where double backprop does not: compiled models, fused atte
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from types import EllipsisType
 from typing import Literal
 
 import torch
@@ -17,17 +15,15 @@ from gradreg.calling.answers import MODEL, Output
 from gradreg.calling.targets import Target, tracked
 from gradreg.checks.objects import check_function
 from gradreg.defaults import on_the_host
-from gradreg.display.numbers import significant
-from gradreg.display.summary import Shown, Summary, images, spread
 from gradreg.losses import cross_entropy
 from gradreg.norms import Threat, ThreatName, checked
 from gradreg.norms import threat as threat_named
-from gradreg.penalty.ahead import Ahead
 from gradreg.penalty.base_pass import moved_by, noisy, pass_at_base
 from gradreg.penalty.compiling import never_compiled
 from gradreg.penalty.devices import same_device
 from gradreg.penalty.difference import Difference
-from gradreg.penalty.graphs import Terms, leaves, once_differentiable
+from gradreg.penalty.graphs import Terms, once_differentiable
+from gradreg.penalty.normalisation import check_batch_norm_mode
 from gradreg.penalty.options import (
     Method,
     Scale,
@@ -43,58 +39,8 @@ from gradreg.penalty.options import (
     default_step,
     form,
 )
-from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model, check_batch_norm_mode
-
-
-@dataclass(frozen=True, repr=False)
-class RegularizedLoss(Shown):
-    """What a step minimises, `loss = clean + penalty`, and values to log; all but `loss` are detached."""
-
-    loss: Tensor
-    clean: Tensor
-    penalty: Tensor
-    logits: Tensor
-    grad_norm: Tensor
-    """‖∇ℓ(x)‖_* per image, by autograd; NaN where this step did not compute it (lazy, fraction)."""
-    slope: Tensor
-    """The same norm by the difference, in the same units: they differ by at most ω(h)/h, the loss's curvature.
-
-    `scale="paper"` penalises it over √N for "linf"."""
-    output_change: Tensor | None = None
-    """Mean squared change of the logits from x to x + hd per image, with `output_slope`; None without."""
-    first_slope: Tensor | None = None
-    """The slope of the first step, with `second_step`; None without. `slope` is then that of the last one."""
-    omega: Tensor | None = None
-    """4·|ℓ(x + hd/2) − (ℓ(x) + ℓ(x + hd))/2|/h per image, a lower limit of ω(h/2), in steps that look; or None."""
-    _input: Tensor | None = None
-    _ahead: Ahead | None = None
-    _index: Tensor | EllipsisType = ...
-    _aligned: bool = False
-
-    @property
-    def alignment(self) -> Tensor | None:
-        """Cosine of the angle between ∇ℓ(x) and ∇ℓ(x + hd) per image, with `alignment`, after the backward of the loss.
-
-        NaN where this step did not compute it, or a gradient is zero; None without the option.
-        """
-        if not self._aligned:
-            return None
-        found = torch.full_like(self.grad_norm, torch.nan)
-        if self._ahead is not None:
-            found[self._index] = self._ahead.cosine().to(found.dtype)
-        return found
-
-    def summary(self) -> Summary:
-        """The parts of the loss, and the gradient's norm both ways."""
-        loss, clean, penalty = (significant(float(part.detach())) for part in (self.loss, self.clean, self.penalty))
-        return Summary(
-            f"RegularizedLoss: {loss} = clean {clean} + penalty {penalty}, {images(len(self.grad_norm))}",
-            [("gradient norm", spread(self.grad_norm)), ("by difference", spread(self.slope))],
-        )
-
-    def backward(self) -> None:
-        """As `loss.backward()`, without a gradient for the images where a graph leads to them (graphs=2)."""
-        torch.autograd.backward(self.loss, inputs=leaves(self.loss, self._input))
+from gradreg.penalty.passes import AutocastMode, BatchNormMode, Calls, Criterion, Model
+from gradreg.penalty.result import RegularizedLoss
 
 
 @never_compiled
@@ -146,7 +92,8 @@ def regularized_loss(
     The weight gradients of each pass but the last are computed in this call and handed out by `loss.backward()`, so
     one graph is held at a time, not two. To know the clean pass's share before there is a slope s, the gradient of a
     squared penalty is taken as ‖∇ℓ‖∇s instead of s∇s (the same but for O(h)), and of an unsquared one as ∇s instead of
-    ∇|s| (the same unless h looks beyond a maximum). `graphs=2` differentiates Algorithm 1 literally.
+    ∇|s| (the same unless h looks beyond a maximum). `graphs=2` differentiates Algorithm 1 literally. Where weights were
+    computed from others before the call, both graphs are held in any case. The loss has first derivatives only.
 
     `bn="train"` leaves batch normalisation in train mode, as the authors do: batch statistics then let the images of a
     batch move each other's losses. Running statistics are updated once, by the clean batch. `bn="frozen"` uses the

@@ -4,7 +4,7 @@ A finite difference needs ℓ(x) and ℓ(x + hd) of *the same* function: same dr
 normalisation in the mode that the caller chose. Whatever a call switches is switched back after it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils import parametrize
 
 from gradreg.calling.answers import Model as Model
@@ -23,13 +22,13 @@ from gradreg.calling.known import code_of, known
 from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
 from gradreg.calling.targets import Target, check_losses
-from gradreg.checks.scalars import shown
 from gradreg.defaults import callers_default
-from gradreg.errors import ConfigError, ModelError
+from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
+from gradreg.penalty.normalisation import BatchNormMode as BatchNormMode
+from gradreg.penalty.normalisation import in_eval_mode, layers_with_statistics, take_the_batch_s
 from gradreg.precision import at_least_single
 
-BatchNormMode = Literal["train", "frozen"]
 AutocastMode = Literal["off", "keep"]
 
 
@@ -104,7 +103,7 @@ class Calls:
         self.model, self.criterion, self.autocast, self.output = model, criterion, autocast, output
         modules, generators = contents(model)
         self.frozen = bn == "frozen"
-        self._norms = [layer for layer in modules if _has_statistics(layer)]
+        self._norms = layers_with_statistics(modules)
         self.compiled = is_compiled(model, modules)
         own = set(map(id, modules))
         others, more = contents(criterion, output)
@@ -133,7 +132,7 @@ class Calls:
 
     @property
     def _takes_batch_statistics(self) -> bool:
-        return not self.frozen and any(isinstance(layer, _BatchNorm) for layer in self._norms)
+        return not self.frozen and take_the_batch_s(self._norms)
 
     def try_interaction(self, begun: Moment, x: Tensor, y: Target) -> None:
         """Find out, once, whether losses change when every other image is replaced by its neighbour.
@@ -218,7 +217,7 @@ class Calls:
     def _conditions(self, device_type: str) -> Iterator[None]:
         with ExitStack() as switched:
             if self.frozen:
-                switched.enter_context(_eval_mode(self._norms))
+                switched.enter_context(in_eval_mode(self._norms))
             if self.autocast == "off":
                 switched.enter_context(full_precision(device_type, compiled=self.compiled))
             yield
@@ -240,38 +239,8 @@ class Calls:
             return self.evaluate(x, recorded.y)
 
 
-def check_batch_norm_mode(model: Model, mode: BatchNormMode) -> None:
-    """Raise an error for an unknown mode, or one that the model does not allow."""
-    if not isinstance(mode, str) or mode not in ("train", "frozen"):
-        raise ConfigError(f"bn must be 'train' (batch statistics) or 'frozen' (running statistics); got {shown(mode)}.")
-    if mode == "frozen" and not isinstance(model, nn.Module):
-        raise ConfigError(
-            "bn='frozen' switches the model's BatchNorm layers, which a plain function does not expose: pass the "
-            "nn.Module itself."
-        )
-
-
 def needs_classes(criterion: Criterion, y: Target) -> bool:
     """Cross entropy of a single class is 0 whatever the logit; a criterion of the user's own may want other shapes."""
     if not isinstance(y, Tensor) or y.ndim > 2:
         return False
     return isinstance(criterion, nn.CrossEntropyLoss) or getattr(criterion, "func", criterion) is cross_entropy
-
-
-def _has_statistics(layer: nn.Module) -> bool:
-    """A layer of batch statistics in train mode, or one that keeps running ones of each image's own."""
-    if not isinstance(layer, _NormBase) or not layer.training:
-        return False
-    return isinstance(layer, _BatchNorm) or layer.running_mean is not None
-
-
-@contextmanager
-def _eval_mode(layers: Sequence[nn.Module]) -> Iterator[None]:
-    """In eval mode, and back."""
-    for layer in layers:
-        layer.training = False
-    try:
-        yield
-    finally:
-        for layer in layers:
-            layer.training = True
