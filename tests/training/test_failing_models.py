@@ -1,12 +1,13 @@
 """A model that fails in a step is told with the shape of its images; a last batch of one image before training."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from tiny import digits, network, tiny_fit
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from gradreg.errors import DataError, ModelError
 from gradreg.objectives import Moment, Outcome
@@ -40,6 +41,19 @@ def test_one_image_is_enough_where_channels_have_many_pixels_or_the_batch_is_lef
     assert tiny_fit(data=(DataLoader(rows, 8), [(X, Y)]), epochs=1).metrics[0]["step"] == 5
     dropped = DataLoader(rows, 8, drop_last=True)
     assert tiny_fit(model=flat(), data=(dropped, [(X, Y)]), epochs=1).metrics[0]["step"] == 4
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    def __len__(self) -> int:
+        return 16
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(X, Y, strict=True)
+
+
+@pytest.mark.filterwarnings("ignore:Length of IterableDataset", "ignore:The training batches were more than")
+def test_of_a_stream_nobody_knows_the_last_batch() -> None:
+    assert tiny_fit(model=flat(), data=(DataLoader(Stream(), 8), [(X, Y)]), epochs=1).metrics[0]["step"] == 2
 
 
 class OneImage:

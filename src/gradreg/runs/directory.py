@@ -38,6 +38,7 @@ MACHINE = ("device", "workers", "save_minutes", "tensorboard")
 CONFIG = "config.toml"
 _METRICS = "metrics.jsonl"
 _STEPS = "steps.jsonl"
+_BOTH = ("last", "best")
 
 
 class RunDirectory:
@@ -155,6 +156,19 @@ class RunDirectory:
                 "one that belongs to it."
             )
         return found
+
+    def is_finished(self, epochs: int) -> bool:
+        """Whether the metrics and weights of all epochs are there, as where only the checkpoints found no room."""
+        rows = self.metrics()
+        best = [row["epoch"] for row in rows if row.get("best")]
+        if (
+            len(rows) != epochs
+            or not best
+            or not all((self.folder / f"{name}.safetensors").is_file() for name in _BOTH)
+        ):
+            return False
+        saved = [self.weights(name).numbers["metrics"].get("epoch") for name in _BOTH]
+        return saved == [epochs, best[-1]]
 
     def save_rollback(self, state: State) -> None:
         """Save the checkpoint that a rollback restores."""

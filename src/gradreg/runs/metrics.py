@@ -22,7 +22,11 @@ _PLAIN = (str, int, float, type(None))
 
 def parse(text: str, source: object) -> list[dict[str, Any]]:
     """One table per epoch, in order; a last line that a kill cut short is left out, any other damage is an error."""
-    return _parse(text, source, "epoch")
+    rows = _parse(text, source, "epoch")
+    missing = next((number for number, row in enumerate(rows, 1) if row["epoch"] != number), None)
+    if missing is not None:
+        raise RunError(f"{source} is damaged: it must have a line for every epoch; got none for epoch {missing}.")
+    return rows
 
 
 def parse_steps(text: str, source: object) -> list[dict[str, Any]]:

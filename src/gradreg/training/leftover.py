@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from gradreg.data.asking import failing
 from gradreg.data.pairs import batch, pair
@@ -50,6 +50,8 @@ def _single_image(loader: Iterable[Any]) -> Any:
     if isinstance(loader, list | tuple):
         return loader[-1] if len(batch(pair(loader[-1], "A loader")[0])) == 1 else None
     if not isinstance(loader, DataLoader) or type(loader.batch_sampler) is not BatchSampler or loader.drop_last:
+        return None
+    if isinstance(loader.dataset, IterableDataset):
         return None
     sampler: Any = loader.sampler
     # Those of torch ask for images by whole numbers. They are not asked themselves, since that would move their stream.

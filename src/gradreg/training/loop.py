@@ -20,7 +20,7 @@ from gradreg.training.callbacks import Callbacks
 from gradreg.training.listening import Loggers
 from gradreg.training.measure import Measure
 from gradreg.training.monitors import HeldOutMetrics, evaluate_held_out
-from gradreg.training.position import ROLLBACKS, Position, position_in
+from gradreg.training.position import ROLLBACKS, Position, check_step, position_in, without_checkpoint
 from gradreg.training.records import Records
 from gradreg.training.reporting import Reporter
 from gradreg.training.signals import StopRequest, stop_requests
@@ -64,10 +64,13 @@ class Trainer:
         """Restore the newest readable checkpoint; start over if the run was killed before its first one."""
         for error in self.run.generations.restore(self._restore):
             self.reporter.note(f"{error} The checkpoint before it is used.")
-        epochs = len(self.run.metrics())
-        if epochs > 1 and not self.run.generations.paths():
-            # The first epoch is recorded a moment before the first checkpoint is saved; later ones follow one.
-            raise RunError(f"{self.run.folder} has finished {epochs} epochs and has no checkpoint: start a new run.")
+        if not self.run.generations.paths():
+            self.position = without_checkpoint(self.run, self.settings.epochs)
+        elif (found := len(self.run.metrics())) < self.position.epoch:
+            raise RunError(
+                f"{self.run.folder} must have metrics of the {self.position.epoch} epochs that its checkpoint says are "
+                f"finished; got {found}: restore its metrics.jsonl, or start a new run."
+            )
         self.processes.wait()
         if self.processes.first:
             self.run.rewind_metrics(self.position.epoch)
@@ -222,19 +225,9 @@ class Trainer:
         position = position_in(numbers)
         if position.epoch > self.settings.epochs or position.batch > self.source.steps(position.epoch):
             raise RunError(f"There is no batch {position.batch} of epoch {position.epoch} in this run.")
-        self._check_step(position)
-        self.learner.load(state.tensors, position.step, position.batch)
+        check_step(position, sum(map(self.source.steps, range(position.epoch))), self.run.metrics())
+        self.learner.load(state.tensors, position.step, position.batch, counted="tensors" in state.numbers)
         self.position = position
-
-    def _check_step(self, position: Position) -> None:
-        """Refuse a step that the batches do not add up to: those of a loader's length, or as many as it gave."""
-        made, epochs = position.step - position.batch, position.epoch
-        planned = sum(self.source.steps(epoch) for epoch in range(epochs))
-        if made != planned and made not in [row.get("step") for row in self.run.metrics() if row["epoch"] == epochs]:
-            raise RunError(
-                f"step must be {planned + position.batch} after {epochs} epochs and {position.batch} batches; got "
-                f"{shown(position.step)}."
-            )
 
     def _handle_failure(self, found: Failure) -> None:
         """Ignore the failure, roll back or stop, as the settings say."""

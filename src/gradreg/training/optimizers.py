@@ -15,10 +15,14 @@ class Optimizers:
 
     def __init__(self, settings: Settings, model: nn.Module) -> None:
         self.members = settings.make(model)
+        self._names = {id(weight): name for name, weight in model.named_parameters()}
+        self._doubtful: list[nn.Parameter] = []
+        """Weights without state in a checkpoint that does not say how many tensors it has."""
         self.rates = [[group["lr"] for group in member.param_groups] for member in self.members]
 
     def step(self, factor: float) -> None:
         """Update the weights at `factor` times the learning rates, and clear the gradients."""
+        self._check_doubtful()
         for member, rates in zip(self.members, self.rates, strict=True):
             for group, rate in zip(member.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
@@ -35,8 +39,8 @@ class Optimizers:
             if value is not None
         }
 
-    def load(self, state: Mapping[str, Tensor], steps: int) -> None:
-        """Restore what `state` returned after that many steps."""
+    def load(self, state: Mapping[str, Tensor], steps: int, *, counted: bool = True) -> None:
+        """Restore what `state` returned after that many steps; `counted`: nothing else of it can be missing."""
         found: list[dict[int, dict[str, Any]]] = [{} for _ in self.members]
         for name, value in state.items():
             which, row, key = self._place(name, value, steps)
@@ -48,8 +52,22 @@ class Optimizers:
         # A weight that no loss depends on, or that is frozen, has no state; all of them together are trained.
         if steps and not state and any(map(_quantities, self.members)):
             raise RunError(f"It must hold the state of the optimizer after {steps} steps; got none of it.")
+        self._doubtful = []
         for member, rows in zip(self.members, found, strict=True):
+            if steps and not counted and _quantities(member):
+                self._doubtful += [weight for row, weight in enumerate(_weights(member)) if row not in rows]
             member.load_state_dict({"state": rows, "param_groups": member.state_dict()["param_groups"]})
+
+    def _check_doubtful(self) -> None:
+        """Refuse a weight whose state is lost: one that no loss depends on has no gradient in the next step either."""
+        lost = [weight for weight in self._doubtful if weight.grad is not None]
+        if lost:
+            name, others = self._names[id(lost[0])], f" and {len(lost) - 1} others" if len(lost) > 1 else ""
+            raise RunError(
+                f"The checkpoint must hold the optimizer's state of all weights that are trained; got none of {name}"
+                f"{others}: delete that checkpoint, so that the one before is used, or start a new run."
+            )
+        self._doubtful = []
 
     def _place(self, name: str, value: Tensor, steps: int) -> tuple[int, int, str]:
         """The optimizer, parameter and quantity that a name in a checkpoint stands for, if the value fits."""
@@ -57,7 +75,7 @@ class Optimizers:
         if len(numbers) == 2 and all(number.isascii() and number.isdigit() for number in numbers):
             which, row = map(int, numbers)
             member = self.members[which] if which < len(self.members) else None
-            weights = [weight for group in member.param_groups for weight in group["params"]] if member else []
+            weights = _weights(member) if member else []
             if member and row < len(weights) and key in _quantities(member):
                 shape = torch.Size(()) if key == _COUNT else weights[row].shape
                 if value.shape == shape and value.is_floating_point() and bool(value.isfinite().all()):
@@ -71,6 +89,10 @@ class Optimizers:
 
 
 _COUNT = "step"
+
+
+def _weights(member: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [weight for group in member.param_groups for weight in group["params"]]
 
 
 def _quantities(member: torch.optim.Optimizer) -> set[str]:

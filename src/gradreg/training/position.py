@@ -1,13 +1,15 @@
 """How far a run has come, as its checkpoints say it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from gradreg.checks.scalars import shown
 from gradreg.codec import join
 from gradreg.columns import check_number
 from gradreg.errors import RunError
+from gradreg.runs.directory import RunDirectory
 from gradreg.runs.metrics import check_row
 from gradreg.training.monitors import HeldOutMetrics
 
@@ -49,6 +51,26 @@ def position_in(numbers: Mapping[str, Any]) -> Position:
         # Gradients of a network that diverged are not finite; metrics.jsonl has null for them.
         check_row({name: value for name, value in reading.items() if not _is_infinite(value)})
     return found
+
+
+def check_step(position: Position, planned: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a step that the batches do not add up to: those planned for its epochs, or as many as metrics say."""
+    made, epochs = position.step - position.batch, position.epoch
+    if made != planned and made not in [row.get("step") for row in rows if row["epoch"] == epochs]:
+        raise RunError(
+            f"step must be {planned + position.batch} after {epochs} epochs and {position.batch} batches; got "
+            f"{shown(position.step)}."
+        )
+
+
+def without_checkpoint(run: RunDirectory, epochs: int) -> Position:
+    """Where a run without checkpoints stands: at its beginning, or at its end if only they found no room."""
+    rows = run.metrics()
+    if len(rows) <= 1:  # the first epoch is recorded a moment before the first checkpoint is saved
+        return Position()
+    if not run.is_finished(epochs):
+        raise RunError(f"{run.folder} has finished {len(rows)} epochs and has no checkpoint: start a new run.")
+    return Position(step=rows[-1]["step"], epoch=epochs)
 
 
 def _is_infinite(value: Any) -> bool:

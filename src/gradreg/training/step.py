@@ -104,8 +104,11 @@ class Learner:
             groups["average"] = self.average.model.state_dict()
         return {f"{group}/{name}": tensor for group, found in groups.items() for name, tensor in found.items()}
 
-    def load(self, tensors: Mapping[str, Tensor], steps: int, batches: int) -> None:
-        """Restore what `tensors` returned after that many steps, and that many batches of the epoch."""
+    def load(self, tensors: Mapping[str, Tensor], steps: int, batches: int, *, counted: bool = True) -> None:
+        """Restore what `tensors` returned after that many steps, and that many batches of the epoch.
+
+        `counted`: their number is known to be right.
+        """
         groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sums": {}, "memory": {}}
         if self.average:
             groups["average"] = {}
@@ -120,7 +123,7 @@ class Learner:
         if batches and (missing := [name for name in _ALWAYS_LOGGED if name not in groups["sums"]]):
             raise RunError(f"sums/{missing[0]} of the {batches} batches of its epoch is missing.")
         load_weights(self.model, groups["model"], "The model in it", _ELSEWHERE)
-        self.optimizers.load(groups["optimizer"], steps)
+        self.optimizers.load(groups["optimizer"], steps, counted=counted)
         device = self.processes.device
         self.sums = {name: tensor.to(device) for name, tensor in groups["sums"].items()}
         self.memory = {name: tensor.to(device) for name, tensor in groups["memory"].items()}
