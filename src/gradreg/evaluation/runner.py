@@ -1,5 +1,6 @@
 """All stages of an evaluation, one after the other, and the record of what they found."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +16,7 @@ from gradreg.classifier import Classifier
 from gradreg.config.options import options_of, plain, takes
 from gradreg.errors import ConfigError, DataError, ModelError, warn
 from gradreg.evaluation import stages
-from gradreg.evaluation.files import FACTS, STATE, save
+from gradreg.evaluation.files import FACTS, GALLERY, STATE, TABLE, save
 from gradreg.evaluation.fresh import FreshDraws
 from gradreg.evaluation.inputs import Data, inputs_of
 from gradreg.evaluation.options import EvaluationOptions
@@ -28,6 +29,7 @@ from gradreg.ledger import Ledger
 from gradreg.norms import Threat
 from gradreg.penalty.passes import Model
 from gradreg.processes import joined
+from gradreg.runs.directory import CONFIG
 from gradreg.runs.subject import Subject, check_fits, describe, device_of
 from gradreg.stopwatch import noticing_stops
 from gradreg.writing import check_links, sweep
@@ -83,6 +85,10 @@ def evaluate(
             raise ConfigError(f"{place} holds a finished evaluation; choose another folder (--out), or delete it.")
         if Path(place).is_dir():
             check_links(Path(place))
+        # Of a run, or of somebody else: the evaluation would be mixed into it, or written over it.
+        theirs = [name for name in (TABLE, GALLERY, CONFIG) if os.path.lexists(Path(place) / name)]
+        if theirs and not state.exists():
+            raise ConfigError(f"{place} must hold no {theirs[0]} of something else; choose another folder (--out).")
         about = {
             "weights": classifier.fingerprint(inputs.x),
             "images": inputs.key(),

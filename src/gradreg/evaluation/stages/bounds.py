@@ -1,6 +1,8 @@
 """The L- and ω-bound of each image, and the calibrated one."""
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
 
 from torch import Tensor
 
@@ -20,6 +22,7 @@ from gradreg.evaluation.record import Bounded, Calibrated
 from gradreg.evaluation.work import Work
 from gradreg.norms import Threat
 from gradreg.progress import Progress
+from gradreg.reading import opened
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class _Score:
     """What is calibrated, per image."""
 
     values: Tensor
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The file that a regularity was saved to, so that no other passes for it."""
+
+    sha256: str
 
 
 def bounding(work: Work, threat: Threat) -> Bounds:
@@ -61,25 +71,35 @@ def calibrated(work: Work, found: Bounds, distance: Tensor) -> Bounded | None:
 
 def bound_again(work: Work, threat: Threat) -> Bound:
     """The bounds in full, from the regularity that was estimated for `bounding`."""
-    return _bound(work, _regularity(work, threat, None))
+    return _bound(work, _kept(work, threat) or _estimated(work, threat, None))
 
 
 def _bounds(work: Work, threat: Threat, stage: str) -> Bounds:
     timer = work.ledger.timer(stage)
+    kept = _kept(work, threat)  # a damaged file is an error, and no reason why there are no bounds
     try:
         with work.reporter.bar(f"bounds {threat.name}") as progress:
-            regularity = _regularity(work, threat, timer.watching(progress))
+            regularity = kept or _estimated(work, threat, timer.watching(progress))
         bound = _bound(work, regularity)
         return Bounds(_bounded(bound, regularity, timer.seconds), "", _Score(bound.score.cpu()))
     except (BoundsError, DataError) as refusal:
         return Bounds(None, str(refusal))
 
 
-def _regularity(work: Work, threat: Threat, progress: Progress | None) -> Regularity:
-    """From the file it was saved to, or estimated."""
-    path, method = work.ledger.path(f"regularity.{threat.name}.safetensors"), work.options.regularity
-    if path is not None and path.is_file():
-        return Regularity.load(path, threat)
+def _kept(work: Work, threat: Threat) -> Regularity | None:
+    """The one that was estimated before an interruption."""
+    noted: _Kept | None = work.ledger.load(_name(threat), _Kept)
+    path = _path(work, threat)
+    if noted is None or path is None or not path.is_file():
+        return None
+    if _digest(path) != noted.sha256:
+        raise DataError(f"{path} is damaged, or of another evaluation: delete it to estimate again.")
+    return Regularity.load(path, threat)
+
+
+def _estimated(work: Work, threat: Threat, progress: Progress | None) -> Regularity:
+    """Around the test images or on training images; kept, since that takes long."""
+    method = work.options.regularity
     x, y, calibration = work.inputs.x, work.inputs.y, work.inputs.calibration
     if method != "local":
         if calibration is None:
@@ -98,9 +118,24 @@ def _regularity(work: Work, threat: Threat, progress: Progress | None) -> Regula
         batch_size=work.options.batch_size,
         progress=progress,
     )
+    path = _path(work, threat)
     if work.ledger.writes and path is not None:
         found.save(path)
+        work.ledger.save(_name(threat), _Kept(_digest(path)))
     return found
+
+
+def _name(threat: Threat) -> str:
+    return f"regularity.{threat.name}"
+
+
+def _path(work: Work, threat: Threat) -> Path | None:
+    return work.ledger.path(f"{_name(threat)}.safetensors")
+
+
+def _digest(path: Path) -> str:
+    with opened(path) as file:
+        return sha256(file.read()).hexdigest()
 
 
 def _block_size(images: int) -> int:
