@@ -19,7 +19,7 @@ from gradreg.report.comparison import Comparison
 from gradreg.report.page import gallery
 from gradreg.report.page import images as image_data
 from gradreg.report.page.png import _encode
-from handmade import handmade
+from handmade import handmade, renamed
 
 
 def shown(section: str, *evaluations: Evaluation) -> list[Group]:
@@ -135,6 +135,13 @@ def test_the_frontier_joins_what_nothing_beats() -> None:
     assert line[1].count("L") == 2
     assert "6.75×" in drawing
     assert shown("frontier", handmade()) == []
+
+
+def test_undefended_models_alone_have_a_frontier() -> None:
+    models = [renamed(handmade(objective="undefended"), name) for name in ("one", "two", "three")]
+    groups = shown("frontier", *models)
+    assert groups[0].charts
+    assert all("closer" not in chart.title for group in groups for chart in group.charts)
 
 
 @pytest.mark.parametrize("spread", [5.0, 40.0, 300.0])

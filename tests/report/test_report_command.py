@@ -113,6 +113,20 @@ def test_a_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
         report(handmade(), old / "r.md")
 
 
+@pytest.mark.parametrize("options", [[], ["--diff"], ["--format", "md"]])
+@pytest.mark.parametrize("name", ["evaluation.json", "images.csv", "gallery.safetensors", "config.toml", "link.json"])
+def test_a_report_is_not_written_over_what_it_is_made_of(name: str, options: list[str], folders: list[Path]) -> None:
+    (folders[0] / "link.json").symlink_to("evaluation.json")
+    before = {path.name: path.read_bytes() for path in folders[0].iterdir()}
+    if name.endswith((".safetensors", ".toml")):
+        options = [*options, "--format", "csv"]
+    with pytest.raises(SystemExit):
+        run(folders, "-o", str(folders[0] / name), *options)
+    assert {path.name: path.read_bytes() for path in folders[0].iterdir()} == before
+    with pytest.raises(ConfigError, match=r"A report must not be written to .*: evaluation\.json is a file of evaluat"):
+        report(folders, folders[0] / "evaluation.json")
+
+
 def test_names_with_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
     path = report(renamed(handmade(), "broken \udce9 name"), tmp_path / "r.json")
     assert "udce9" in path.read_bytes().decode("utf-8")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gradreg.cli.arguments import say
 from gradreg.errors import ConfigError
-from gradreg.report.writing import compare, draw, format_of, render, render_difference, write
+from gradreg.report.writing import check_output, compare, draw, format_of, render, render_difference, write
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Report:
         if output is None and self.format in (None, "html"):
             output = Path("report.html")
         format = self.format or format_of(output or Path("report.html"))
+        if output is not None:
+            check_output(output)
         # On stderr, so that a report on stdout can be piped.
         aside = Console(stderr=True)
         if self.diff:

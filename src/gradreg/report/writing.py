@@ -9,18 +9,21 @@ from gradreg.checks.calls import validated
 from gradreg.checks.objects import check_several
 from gradreg.checks.scalars import check_path, check_switch
 from gradreg.errors import ConfigError
-from gradreg.evaluation.files import load
+from gradreg.evaluation.files import FACTS, TABLE, load
 from gradreg.evaluation.record import Evaluation
 from gradreg.extras import need
 from gradreg.locks import lock_output
 from gradreg.report.comparison import Comparison
 from gradreg.report.tables import formats
 from gradreg.report.tables.registry import tables
+from gradreg.runs.directory import CONFIG
 from gradreg.writing import write_text
 
 _Given = str | os.PathLike[str] | Evaluation
 Format = Literal["html", "md", "tex", "csv", "json"]
 
+# What evaluations, runs and interrupted work are kept in.
+_OTHERS = (FACTS, TABLE, CONFIG, "metrics.jsonl", "steps.jsonl", "begun.json")
 _ENDINGS: dict[str, Format] = {".htm": "html", **{f".{format}": format for format in get_args(Format)}}
 
 
@@ -45,6 +48,7 @@ def report(
     check_switch("paper", paper)
     path, folder = check_path("output", output), None if figures is None else check_path("figures", figures)
     format = format_of(path)
+    check_output(path)
     if format == "html":
         need("jinja2", "The HTML page")
     if folder is not None:
@@ -117,7 +121,15 @@ def format_of(path: Path) -> Format:
     return _ENDINGS[path.suffix.lower()]
 
 
+def check_output(path: Path) -> None:
+    """Refuse to write a report over what it is made of: the files of evaluations and runs."""
+    name = os.path.basename(os.path.realpath(path)).lower()
+    if name in _OTHERS or name.endswith(".safetensors"):
+        raise ConfigError(f"A report must not be written to {path}: {name} is a file of evaluations or runs.")
+
+
 def write(path: Path, text: str) -> None:
     """Write a report, as the only one who writes to that file."""
+    check_output(path)
     with lock_output(path):
         write_text(path, text)

@@ -134,13 +134,16 @@ def frontier(comparison: Comparison, threat: str, radius: float, closer: bool = 
 def frontiers(comparison: Comparison, threat: str, radius: float) -> list[Chart]:
     """The frontier, and the defended models by themselves where they fill less than a third of an axis."""
     whole, part = points(comparison, threat, radius), _defended(comparison, threat, radius)
-    spans = [
-        (max(axis) - min(axis), max(chosen) - min(chosen))
-        for axis, chosen in zip(_coordinates(whole), _coordinates(part), strict=False)
-    ]
-    crowded = 2 <= len(part) < len(whole) and any(3 * near < far for far, near in spans)
     drawn = [frontier(comparison, threat, radius)]
-    return [*drawn, frontier(comparison, threat, radius, closer=True)] if crowded else drawn
+    return [*drawn, frontier(comparison, threat, radius, closer=True)] if _crowded(whole, part) else drawn
+
+
+def _crowded(whole: Sequence[Point], part: Sequence[Point]) -> bool:
+    """Whether several of the points, but not all, fill less than a third of an axis."""
+    if not 2 <= len(part) < len(whole):
+        return False
+    axes = zip(_coordinates(whole), _coordinates(part), strict=True)
+    return any(3 * (max(chosen) - min(chosen)) < max(axis) - min(axis) for axis, chosen in axes)
 
 
 def _defended(comparison: Comparison, threat: str, radius: float) -> list[Point]:
