@@ -211,6 +211,10 @@ def bad_files(tmp_path: Path) -> dict[str, str]:
 def test_bad_images_and_labels_are_one_sentence(data: DataSet, bad_files: dict[str, str]) -> None:
     for image, label, said in (
         ("3", None, "no test image 3 in steps: it has images 0 to 2"),
+        ("9" * 5000, None, "no test image 99999999999999999999 in steps"),
+        ("²", None, "no image ²"),
+        ("0", "²", "no class '²'"),
+        ("0", "9" * 5000, "no class '999"),
         ("0", "sideways", "no class 'sideways': take one of up, down"),
         (bad_files["large"], None, "must have 6×6 pixels, as the model takes; got 8×6"),
         (bad_files["text"], None, "cannot be decoded as an image"),

@@ -21,10 +21,11 @@ TEXT = 1 << 24
 """Bytes that a JSON file may have: as Python objects they can take 20 times as many."""
 _TOML = 1 << 18
 _PART = 1 << 20
-_DEPTH = 40
+DEPTH = 40
+"""Tables and lists that a file may have inside each other."""
 # tomllib takes quadratic time for a key of many dots.
 _KEY = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
-_LONG_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{_DEPTH}}}")
+_LONG_KEY = re.compile(rf"(?<![\w-]){_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{DEPTH}}}")
 
 
 def check_regular(path: str | os.PathLike[str]) -> int:
@@ -163,7 +164,7 @@ def _decoded(raw: bytes, source: str) -> str:
 def _check_depth(found: Any, source: str) -> None:
     """Breadth first, since a deep value would exhaust the stack of a recursive function."""
     level = [found]
-    for _ in range(_DEPTH):
+    for _ in range(DEPTH):
         inside: list[Any] = []
         for value in level:
             inside += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -174,7 +175,7 @@ def _check_depth(found: Any, source: str) -> None:
 
 
 def _too_deep(source: str) -> DataError:
-    return DataError(f"{source} is nested too deeply: a table holds at most {_DEPTH} others inside each other.")
+    return DataError(f"{source} is nested too deeply: a table holds at most {DEPTH} others inside each other.")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

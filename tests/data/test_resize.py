@@ -187,3 +187,10 @@ def test_a_terminal_sees_a_bar_and_others_nothing(source: Path, tmp_path: Path) 
     resize.resize(source, tmp_path / "two", size=60, workers=0, console=pipe)
     assert "10/10" in terminal.file.getvalue()  # type: ignore[attr-defined]
     assert pipe.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def test_a_table_of_labels_is_told_from_class_folders(tmp_path: Path) -> None:
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat" / "labels.csv").write_text("file_name,label\n0.png,1\n")
+    with pytest.raises(DataError, match=r"flat must have its images in class folders .*; got a table, labels\.csv"):
+        resize.resize(tmp_path / "flat", tmp_path / "small", size=60)

@@ -71,6 +71,32 @@ def test_weights_are_found_wherever_they_are(kind: str, suffix: str, tmp_path: P
         assert torch.equal(loaded.state_dict()[name], value), name
 
 
+class Wrapping(nn.Module):
+    """A network as `model`: alone, beside a constant, or beside other weights."""
+
+    def __init__(self, **beside: nn.Module | torch.Tensor) -> None:
+        super().__init__()
+        self.model = network(seed=1)
+        for name, part in beside.items():
+            self.register_buffer(name, part) if isinstance(part, torch.Tensor) else self.add_module(name, part)
+
+
+@pytest.mark.parametrize("beside", [{}, {"mean": torch.zeros(3)}, {"flat": nn.Flatten()}], ids=["", "buffer", "layer"])
+def test_weights_go_into_the_model_of_a_wrapper(beside: Any, tmp_path: Path) -> None:
+    torch.save(network().state_dict(), tmp_path / "plain.pt")
+    loaded = gradreg.load(tmp_path / "plain.pt", architecture=Wrapping(**beside))
+    assert isinstance(loaded, nn.Module)
+    for name, value in network().state_dict().items():
+        assert torch.equal(loaded.state_dict()[f"model.{name}"], value), name
+
+
+@pytest.mark.parametrize("prefix", ["", "net."])
+def test_no_weights_beside_a_model_stay_random(prefix: str, tmp_path: Path) -> None:
+    torch.save(prefixed(prefix), tmp_path / "part.pt")
+    with pytest.raises(GradregError, match="does not fit: it lacks"):
+        gradreg.load(tmp_path / "part.pt", architecture=Wrapping(net=network(), head=nn.Linear(10, 10)))
+
+
 def test_a_file_of_before_torch_had_archives(tmp_path: Path) -> None:
     torch.save(prefixed("module."), tmp_path / "old.pth.tar", _use_new_zipfile_serialization=False)
     loaded = gradreg.load(tmp_path / "old.pth.tar", architecture=network(seed=1))
@@ -126,6 +152,12 @@ def flipped(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+def in_itself(path: Path) -> None:
+    content: dict[str, Any] = {}
+    content["model"] = content
+    torch.save(content, path)
+
+
 def beginning(path: Path) -> None:
     torch.save(network().state_dict(), path)
     path.write_bytes(path.read_bytes()[:300])
@@ -144,6 +176,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "sparse": (lambda p: torch.save({"a": torch.eye(2).to_sparse()}, p), "tensors must be dense"),
     "no values": (lambda p: torch.save({"a": torch.ones(2, device="meta")}, p), "tensors must be dense"),
     "endless": (lambda p: archive(p, deep()), "at most 20 tuples inside each other"),
+    "in itself": (in_itself, r"weights at most 5 tables deep; got model\.model\."),
     "its beginning": (beginning, "an archive without its end, so copy or download it again"),
     "one bit": (flipped, r"the checksum of .*data/.* differs"),
 }

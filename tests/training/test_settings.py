@@ -64,6 +64,12 @@ def test_overrides_go_where_their_path_says() -> None:
     assert table == {"epochs": 3, "objective": "gradient", "model": {"name": "small"}}
 
 
+def test_a_path_of_thousands_of_names_is_refused() -> None:
+    assert toml.override({}, ["a." * 39 + "b=1"])
+    with pytest.raises(ConfigError, match="A setting must have at most 40 names with dots between; got 3001"):
+        toml.override({}, ["a." * 3000 + "b=1"])
+
+
 @pytest.mark.parametrize("setting", ["epochs", "=3", "a..b=1"])
 def test_what_is_no_setting(setting: str) -> None:
     with pytest.raises(ConfigError, match=r"must have the form key=value, for example objective\.lam=1; got "):

@@ -21,6 +21,9 @@ from gradreg.inspection.image import inspect_image
 from gradreg.inspection.options import InspectionOptions
 from gradreg.inspection.record import Inspection
 
+# As many as 64 bits hold: Python refuses to read thousands.
+_DIGITS = 18
+
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect:
@@ -65,10 +68,10 @@ def _chosen_image(data: DataSet, image: str, label: str | None = None) -> tuple[
     A file must have the size that the model takes: a resized image would be another image.
     """
     given = None if label is None else _class(data.classes, label)
-    if image.isdigit():
-        position, count = int(image), len(data.test)
+    if (position := _number(image)) is not None:
+        count = len(data.test)
         if position >= count:
-            raise DataError(f"There is no test image {position} in {data.name}: it has images 0 to {count - 1}.")
+            raise DataError(f"There is no test image {image[:20]} in {data.name}: it has images 0 to {count - 1}.")
         return data.test.floats([position])[0], int(data.test.labels[position]) if given is None else given
     wanted = tuple(data.test.floats([0]).shape[1:])
     return _decoded(Path(image), wanted), given
@@ -77,9 +80,14 @@ def _chosen_image(data: DataSet, image: str, label: str | None = None) -> tuple[
 def _class(classes: tuple[str, ...], label: str) -> int:
     if label in classes:
         return classes.index(label)
-    if label.isdigit() and int(label) < len(classes):
-        return int(label)
-    raise DataError(f"There is no class {label!r}: take one of {', '.join(classes[:20])}, or its number.")
+    if (number := _number(label)) is not None and number < len(classes):
+        return number
+    raise DataError(f"There is no class {label[:80]!r}: take one of {', '.join(classes[:20])}, or its number.")
+
+
+def _number(word: str) -> int | None:
+    """The number that digits stand for: not ², and of thousands of them no more than the first."""
+    return int(word[:_DIGITS]) if word.isascii() and word.isdigit() else None
 
 
 def _decoded(path: Path, wanted: tuple[int, ...]) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradreg.errors import ConfigError, DataError
-from gradreg.reading import toml_table
+from gradreg.reading import DEPTH, toml_table
 
 
 def parse(text: str, source: str) -> dict[str, Any]:
@@ -25,6 +25,8 @@ def override(table: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any
         keys = path.strip().split(".")
         if not equals or not all(keys):
             raise ConfigError(f"A setting must have the form key=value, for example objective.lam=1; got {setting!r}.")
+        if len(keys) > DEPTH:
+            raise ConfigError(f"A setting must have at most {DEPTH} names with dots between; got {len(keys)}.")
         _put(result, keys, _value(text.strip()))
     return result
 

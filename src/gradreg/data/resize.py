@@ -22,6 +22,7 @@ from gradreg.checks.fields import check_fields, conform
 from gradreg.checks.scalars import Range, shown
 from gradreg.data.decode import as_rgb, need_pillow, opened
 from gradreg.data.folder import listing, load
+from gradreg.data.labelled import table_in
 from gradreg.errors import DataError, StorageError
 from gradreg.locks import LOCK, lock
 from gradreg.reading import read_json
@@ -158,6 +159,11 @@ def complete(path: Path) -> bool:
 def _paths(copies: Copies) -> list[str]:
     """Every image of the folder; no two may have the same copy."""
     source = copies.source
+    if source.is_dir() and not (source / "train").is_dir() and (table := table_in(source)) is not None:
+        raise DataError(
+            f"{source} must have its images in class folders below train/ and val/ to be resized; got a table, "
+            f"{table.name}: put each image into the folder of its class."
+        )
     parts = list(load(source))
     if (source / "val").is_dir() and (source / "test").is_dir():
         parts.append(listing(source / "test"))

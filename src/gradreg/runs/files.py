@@ -23,6 +23,7 @@ SUFFIXES = (SAFE, *PICKLED)
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 # Inside of names too: what is wrapped may be a part of the network.
 _WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.")
+_DEEPEST = 5
 _PLACES = (
     "state_dict", "model", "ema", "model_state_dict", "module", "net", "network", "weights", "params", "model_state",
     "state_dict_ema", "ema_state_dict", "model_ema", "ema_model", "params_ema",
@@ -46,11 +47,20 @@ def read(path: Path, key: str | None = None) -> dict[str, Tensor]:
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], source: object, remedy: str) -> None:
     """Load weights into the network, or into the model behind its normalisation, under whichever names they fit."""
     targets = [network]
-    while isinstance(inner := getattr(targets[-1], "model", None), nn.Module):
+    while (inner := _wrapped(targets[-1])) is not None:
         targets.append(inner)
     ways = [(target, _with_counts(named, target)) for named in _renamed(tensors) for target in targets]
     target, named = max(ways, key=lambda way: _agreement(*way))
     load_weights(target, named, source, remedy)
+
+
+def _wrapped(network: nn.Module) -> nn.Module | None:
+    """The model that is all of a network but for what is not trained; a head beside it would stay random."""
+    inner = getattr(network, "model", None)
+    if not isinstance(inner, nn.Module):
+        return None
+    inside = set(map(id, inner.parameters()))
+    return inner if all(id(weight) in inside for weight in network.parameters()) else None
 
 
 def _agreement(target: nn.Module, named: Mapping[str, Tensor]) -> int:
@@ -108,6 +118,8 @@ def _only(content: Mapping[Any, Any], path: Path, above: str = "") -> Mapping[An
     if len(places) > 1:
         names = ", ".join(above + name for name in places)
         raise DataError(f"{path} holds several sets of weights ({names}): pass one as key (--key {above}{places[-1]}).")
+    if places and above.count(".") >= _DEEPEST:  # a table may hold itself
+        raise DataError(f"{path} must hold weights at most {_DEEPEST} tables deep; got {above}{places[0]}.")
     if places:
         return _only(content[places[0]], path, f"{above}{places[0]}.")
     if any(isinstance(value, Tensor) for value in content.values()):
