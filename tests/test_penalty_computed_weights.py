@@ -151,14 +151,15 @@ def test_cached_parametrizations_have_the_gradients_of_fresh_ones(
 class OwnCache(nn.Module):
     """Its effective weight is computed when it is first needed, and kept where nobody looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, effective: Callable[[Tensor], Tensor] = torch.tanh) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.hidden, self.head = nn.Linear(12, 8).double(), nn.Linear(8, 4).double()
         kept: dict[str, Tensor] = {}
 
         def weight() -> Tensor:
             if not kept:
-                kept["weight"] = self.hidden.weight.tanh()
+                kept["weight"] = effective(self.hidden.weight)
             return kept["weight"]
 
         self.weight = weight
@@ -174,3 +175,25 @@ def test_a_kept_weight_is_refused_in_the_call_and_taken_with_two_graphs(how: dic
     with pytest.raises(ModelError, match=r"keeps a computed weight.*compute it anew.*graphs=2"):
         regularized_loss(OwnCache(), X, Y, **how)
     regularized_loss(OwnCache(), X, Y, **how, graphs=2).loss.backward()
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_a_kept_view_of_a_weight_is_taken(how: dict[str, Any]) -> None:
+    """Its backward needs nothing that could be freed; sharded training keeps such views."""
+    found = []
+    for graphs in (1, 2):
+        net = OwnCache(lambda weight: weight.view(-1)[:96].view(8, 12))
+        regularized_loss(net, X, Y, **{"h": 1e-6} | how, graphs=graphs).loss.backward()
+        found.append(flat(weight.grad for weight in net.parameters() if weight.grad is not None))
+    assert_close(found[0], found[1], rtol=1e-4, atol=1e-7)
+
+
+def test_a_backward_of_the_object_reaches_computed_weights() -> None:
+    net = network()
+    fast, model = fast_weights(net)
+    fast["0.weight"].retain_grad()
+    regularized_loss(model, X, Y, eps=0.5, h=1e-6).backward()
+    again, model = fast_weights(net)
+    exact = regularized_loss(model, X, Y, eps=0.5, method="double-backprop").loss
+    assert fast["0.weight"].grad is not None
+    assert_close(fast["0.weight"].grad, torch.autograd.grad(exact, again["0.weight"])[0], rtol=1e-4, atol=1e-7)

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import gradreg
 from gradreg import PrecisionError, regularized_loss
-from gradreg.calling.known import known
+from gradreg.calling.known import Known, known
 
 X = torch.rand(32, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 Y = torch.randint(10, (32,), generator=torch.Generator().manual_seed(1))
@@ -90,6 +90,15 @@ def test_a_criterion_and_a_norm_made_anew_in_every_step_are_tried_once() -> None
             counts.append(counter.get_total_flops())
         assert counts[0] > 1.5 * counts[1]
         assert counts[1:] == [counts[1]] * 3
+
+
+def test_an_h_on_an_accelerator_is_looked_at_in_the_steps_that_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradreg.calling.known.on_host", lambda _: False)
+    record, long, short = Known(), torch.tensor([0.2, 0.1]), torch.tensor([0.2, 0.01])
+    assert record.due("kind", long) == (True, True)
+    record.trust("kind", long)
+    assert [record.due("kind", short) for _ in range(8)] == [(False, False)] * 8
+    assert record.due("kind", short) == (True, True)
 
 
 def test_what_is_known_of_a_function_s_model_is_forgotten_with_it() -> None:

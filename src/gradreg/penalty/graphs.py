@@ -96,7 +96,7 @@ class Terms:
     def _graph(self, losses: Tensor, but: Tensor | None = None) -> "_Graph":
         """The graph of losses, of which nothing may be settled and freed already."""
         graph = _walk(losses, self._start, but)
-        if not graph.nodes.isdisjoint(self._freed):
+        if any(map(_is_spent, graph.nodes & self._freed)):
             raise ModelError(
                 "The model keeps a computed weight or feature from one forward to the next, and the graph of the first "
                 "is differentiated and freed before the second: compute it anew in every forward, or before the call, "
@@ -185,6 +185,17 @@ def _walk(loss: Tensor, start: int, but: Tensor | None) -> _Graph:
         if node.variable is not but:
             found.append(node.variable)
     return _Graph(found, nodes, any(node._sequence_nr() < start for node in nodes))
+
+
+def _is_spent(node: Any) -> bool:
+    """Whether what a node needs for its backward is freed: views of weights need nothing and can be shared."""
+    kept = [name for name in dir(node) if name.startswith("_saved_") or name == "saved_tensors"]
+    try:
+        for name in kept:
+            getattr(node, name)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _each(coefficients: float | Tensor, losses: Tensor) -> Tensor:
