@@ -165,6 +165,7 @@ _FORMS: dict[str, Callable[[Tensor], Any]] = {
     "a text": lambda z: "cat",
     "a mapping of a mapping": lambda z: {"out": {"logits": z}},
 }
+_OTHERWISE = {"": "when a gradient is asked for", **dict.fromkeys(TRAINED, "differ by|otherwise")}
 _ONE_CLASS = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 1)).eval())
 OUTPUTS = {
     **{f"returns {name}": Odd(partial(Formed, form), None, {"*": OUTPUT}) for name, form in _FORMS.items()},
@@ -182,6 +183,9 @@ OUTPUTS = {
     ),
     "under no_grad": Odd(lambda: Detached(torch.no_grad), None, _NO_GRADIENT),
     "under inference_mode": Odd(lambda: Detached(torch.inference_mode), None, _NO_GRADIENT),
+    "another head for gradients": Odd(
+        around(lambda net, x: -net(x) if x.requires_grad else net(x)), None, _OTHERWISE, may_answer=True
+    ),
     "switches gradients off": Odd(around(_switches_off), None, _NO_GRADIENT),
 }
 
@@ -228,6 +232,18 @@ NUMBERS = {
     ),
     "not a number away from the image": _far(torch.nan),
     "infinite away from the image": _far(torch.inf),
+    "a masked class": Odd(
+        around(lambda net, x: torch.cat([net(x), torch.full((len(x), 1), -1e9)], 1)),
+        linear,
+        exact=True,
+        not_compared=("Classifier", "curvature"),  # one more logit, and one more term in a sum over rivals
+    ),
+    "masked classes in half precision": Odd(
+        around(lambda net, x: torch.cat([net(x), torch.full((len(x), 2), -1e4)], 1).half()), None
+    ),
+    "a level of fifty": Odd(
+        around(lambda net, x: net(x) + 50), linear, rtol=0.02, exact=True, not_compared=("Classifier",)
+    ),
     "a class of minus infinity": Odd(
         around(lambda net, x: torch.cat([net(x), torch.full((len(x), 1), -torch.inf)], 1)), None, {"": NOT_FINITE}
     ),
