@@ -62,14 +62,15 @@ class Trainer:
 
     def resume(self) -> None:
         """Restore the newest readable checkpoint; start over if the run was killed before its first one."""
+        finished = len(self.run.metrics())  # damage to them is none of the checkpoints
         for error in self.run.generations.restore(self._restore):
             self.reporter.note(f"{error} The checkpoint before it is used.")
         if not self.run.generations.paths():
             self.position = without_checkpoint(self.run, self.settings.epochs)
-        elif (found := len(self.run.metrics())) < self.position.epoch:
+        elif finished < self.position.epoch:
             raise RunError(
                 f"{self.run.folder} must have metrics of the {self.position.epoch} epochs that its checkpoint says are "
-                f"finished; got {found}: restore its metrics.jsonl, or start a new run."
+                f"finished; got {finished}: restore its metrics.jsonl, or start a new run."
             )
         self.processes.wait()
         if self.processes.first:
