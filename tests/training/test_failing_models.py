@@ -28,7 +28,8 @@ def test_a_last_batch_of_one_image_is_known_before(kind: str, objective: Any) ->
     data: Any = [(X[:32], Y[:32]), (X[32:33], Y[32:33])]
     if kind != "list":
         data = DataLoader(rows, 8, shuffle=kind == "shuffled")
-    model, steps = flat(), []
+    model = flat()
+    steps: list[Any] = []
     said = r"The last of the training batches holds one image, .* \(Expected more than 1 value per channel .*drop_last"
     with pytest.raises(DataError, match=said):
         tiny_fit(model=model, data=(data, [(X, Y)]), objective=objective, on_step=steps.append)

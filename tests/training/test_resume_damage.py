@@ -100,7 +100,10 @@ def test_a_weight_that_never_had_state_is_not_missed(tmp_path: Path) -> None:
     assert same_weights(tmp_path / "whole", tmp_path / "run")
 
 
-@pytest.mark.parametrize(("kept", "said"), [([1], r"^\S+metrics\.jsonl is damaged: .* got none for epoch 1"), ([0], "must have metrics of the 2 epochs")])
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [([1], r"^\S+metrics\.jsonl is damaged: .* got none for epoch 1"), ([0], "must have metrics of the 2 epochs")],
+)
 def test_lines_of_metrics_that_are_gone_are_missed(kept: list[int], said: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     stopped_after(12, run, **SHORT)
