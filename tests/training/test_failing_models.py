@@ -37,6 +37,12 @@ def test_a_last_batch_of_one_image_is_known_before(kind: str, objective: Any) ->
     assert model[2].num_batches_tracked == 0  # type: ignore[index]
 
 
+def test_a_model_for_other_images_is_told_with_the_shape() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(7, 8), nn.BatchNorm1d(8))
+    with pytest.raises(ModelError, match=r"failed on images of shape \(1, 1, 28, 28\): mat1 and mat2 shapes"):
+        tiny_fit(model=model, data=([(X[:1], Y[:1])], [(X, Y)]))
+
+
 def test_one_image_is_enough_where_channels_have_many_pixels_or_the_batch_is_left_out() -> None:
     rows = TensorDataset(X[:33], Y[:33])
     assert tiny_fit(data=(DataLoader(rows, 8), [(X, Y)]), epochs=1).metrics[0]["step"] == 5

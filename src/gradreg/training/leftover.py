@@ -9,9 +9,10 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from gradreg.calling.asking import named
 from gradreg.data.asking import failing
 from gradreg.data.pairs import batch, pair
-from gradreg.errors import DataError, words_of
+from gradreg.errors import DataError, ModelError, words_of
 
 
 def check_last_batch(model: nn.Module, loader: Iterable[Any], device: torch.device, kind: torch.dtype | None) -> None:
@@ -26,12 +27,14 @@ def check_last_batch(model: nn.Module, loader: Iterable[Any], device: torch.devi
         return
     x = batch(pair(entry, "A loader")[0]).to(device, kind)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), named(x):
             _in_train_mode(model, x)
-    except ValueError as error:
+    except ModelError as error:
+        if not isinstance(error.__cause__, ValueError):  # not what batch normalisation says
+            raise
         raise DataError(
             f"The last of the training batches holds one image, on which the model fails in train mode "
-            f"({words_of(error)}): pass drop_last=True to the DataLoader, or choose another batch size."
+            f"({words_of(error.__cause__)}): pass drop_last=True to the DataLoader, or choose another batch size."
         ) from error
 
 
