@@ -22,8 +22,8 @@ declare -A radii=(
 )
 # RECIPE SETTING …: what the trials chose.
 declare -A rows=(
-    [near-linf-at]="cifar10-compact-at label_smoothing=0.1"
-    [near-linf-noisy]="cifar10-compact-noisy-linf epochs=9"
+    [near-linf-at]="cifar10-compact-at label_smoothing=0.1 batch_size=64 augment=['flip']"
+    [near-linf-noisy]="cifar10-compact-noisy-linf epochs=9 batch_size=64 augment=['flip']"
     [near-linf-cheap]="cifar10-compact-noisy-linf objective.lazy=4 objective.autocast=off"
     [near-l2-at]="cifar10-compact-at-l2"
     [near-l2-noisy]="cifar10-compact-noisy-l2 epochs=9"
