@@ -187,6 +187,7 @@ MEASURES: dict[str, Call] = {
     "inspection.draw": Call(lambda: {"inspection": toys.inspected(), "path": "i.png"}, heavy=True),
     "losses.cross_entropy": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}, {"smoothing": "0"}),
     "losses.margin": Call(lambda: {"scores": torch.ones(4, 4), "y": toys.labels()}),
+    "losses.margin_and_size": Call(lambda: {"scores": torch.ones(4, 4), "y": toys.labels()}),
     "losses.misclassified": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}),
     "losses.probability_margin": Call(lambda: {"logits": torch.ones(4, 4), "y": toys.labels()}),
     "losses.soft_margin": Call(lambda: {"scores": torch.ones(4, 4), "y": toys.labels()}, {"sharpness": "10**12"}),

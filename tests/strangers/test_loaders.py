@@ -63,9 +63,11 @@ def test_what_cannot_be_trained_on_is_refused(name: str) -> None:
         fit(kept, held)
 
 
-@pytest.mark.parametrize("said", [1, 3])
-def test_a_length_that_is_not_the_number_of_batches_is_warned_of(said: int) -> None:
-    with pytest.warns(GradregWarning, match=f"batches were 2, and their length is {said}: schedules"):
+@pytest.mark.parametrize(
+    ("said", "warned"), [(1, "more than 1, their length, where"), (3, "2, and their length is 3: schedules")]
+)
+def test_a_length_that_is_not_the_number_of_batches_is_warned_of(said: int, warned: str) -> None:
+    with pytest.warns(GradregWarning, match=f"batches were {warned}"):
         fit(Loader(said, lambda: [BATCH, BATCH]), [BATCH])
 
 

@@ -64,9 +64,11 @@ def test_autocast_of_another_thread_works_on() -> None:
 
 
 def test_penalties_are_those_of_one_thread() -> None:
+    models = [network(number) for number in range(THREADS)]  # not in the threads, which share torch's random stream
+
     def penalties(number: int) -> list[float]:
-        model, (x, y) = network(number), images(number)
-        return [float(gradreg.regularized_loss(model, x, y, lam=0.1).penalty) for _ in range(20)]
+        x, y = images(number)
+        return [float(gradreg.regularized_loss(models[number], x, y, lam=0.1).penalty) for _ in range(20)]
 
     assert in_threads(penalties) == [penalties(number) for number in range(THREADS)]
 
@@ -89,10 +91,12 @@ def test_counts_and_distances_of_one_classifier_asked_by_several_threads() -> No
 def test_draws_of_another_thread_within_a_step_are_noticed() -> None:
     """torch has one random stream for all threads, so the two passes of a difference cannot have the same masks."""
 
+    models = [network(number, nn.Dropout(0.3)) for number in range(THREADS)]
+
     def train(number: int) -> None:
-        model, (x, y) = network(number, nn.Dropout(0.3)), images(number)
+        x, y = images(number)
         for _ in range(60):
-            gradreg.regularized_loss(model, x, y, lam=0.1)
+            gradreg.regularized_loss(models[number], x, y, lam=0.1)
 
     with pytest.raises(ModelError, match="one random stream for all threads"):
         in_threads(train)

@@ -7,6 +7,7 @@ from gradreg.calling.contents import contents, written_by_a_user
 from gradreg.calling.repeats import REPEATABLE, ROUNDED, apart_each
 from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
+from gradreg.precision import at_least_single
 
 
 class Constancy:
@@ -15,7 +16,7 @@ class Constancy:
     def __init__(self, classifier: Classifier, x: Tensor, logits: Tensor) -> None:
         self._classifier, self._x, self._logits = classifier, x, logits
         self._counts = _counts(classifier)
-        self.with_gradient = torch.zeros((), dtype=torch.float64, device=x.device)
+        self.with_gradient = torch.zeros((), dtype=at_least_single(logits.dtype), device=x.device)
         """The largest move between an answer without a gradient and one with it, as a fraction of the range."""
 
     def note(self, points: Tensor, logits: Tensor, rows: Tensor) -> None:

@@ -1,7 +1,6 @@
 """Images from tensors or loaders."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import starmap
 from typing import Any
 
 import torch
@@ -35,7 +34,7 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
     images: list[Tensor] = []
     labels: list[Tensor] = []
     held = 0
-    for x, y in starmap(_rows, pairs.batches(data)):
+    for x, y in pairs.batches(data):
         images.append(x.to(device))
         labels.append(y.to(device))
         held += len(images[-1])

@@ -64,5 +64,6 @@ def entries(loader: Iterable[Any], most: int = _MOST_BATCHES) -> Iterator[Any]:
                 f"{'' if said is None else f' of length {said:,}'}: pass a part of it, such as a list of batches."
             )
         yield entry
-    if said is not None and number < said:  # a data set that raises StopIteration ends a DataLoader too
+    # A data set that raises StopIteration ends a DataLoader too. Without any batch there is nothing to go on with.
+    if said is not None and 0 < number < said:
         warn(f"The data ended after {number:,} batches of a loader of length {said:,}: some images may be missing.")

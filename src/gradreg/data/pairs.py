@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gradreg.calling.targets import Target, changed, leaves
 from gradreg.checks.scalars import shown
+from gradreg.checks.tensors import check_rows
 from gradreg.data.asking import entries, failing
 from gradreg.data.decode import as_rgb
 from gradreg.errors import DataError
@@ -108,6 +109,7 @@ def batches(data: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
     for entry in entries(data):
         x, y = pair(entry)
         x, y = stacked([(x, y)]) if _single(y) else (batch(x), labels(y))
+        x, y = check_rows("The images of the data", x), check_rows("The labels of the data", y)
         images, held = images + len(x), held + x.nbytes
         if held > most:  # when they are put together, they are there twice
             raise DataError(
