@@ -130,3 +130,14 @@ def test_a_command_shows_the_sentence_alone(capsys: pytest.CaptureFixture[str]) 
         warnings.simplefilter("always")
         warn("Something is odd.")
     assert capsys.readouterr().err == "gradreg: warning: Something is odd.\n"
+
+
+@pytest.mark.parametrize("slope", [1e-37, 1e-41])
+@pytest.mark.parametrize("threat", ["l2", "linf", "l1"])
+def test_next_to_no_gradient_leads_into_the_box(threat: Any, slope: float) -> None:
+    """A saturated model's boundary, linearised, is as far as numbers go: no point on the way there is NaN."""
+    model, x = Hiding(lambda z: 9 * torch.nn.functional.one_hot(z.argmax(1), 4) + slope * z), images(4, 12, "middle")
+    attacks = ["fmn", "apgd", "carlini_wagner", *(["ddn"] if threat == "l2" else [])]
+    for name in attacks:
+        found = gradreg.attack(model, x, _answers(model, x), threat=threat, attacks=[name])
+        assert bool(found.adversarial.isfinite().all())

@@ -32,6 +32,7 @@ def carlini_wagner(
     x, threat = search.x, search.threat
     margin, gradient = search.margin_and_gradient(x)
     size = linear_distance(threat, margin, gradient).nan_to_num(0.1, 0.1).clamp(1e-6)
+    size = torch.minimum(size, search.widest)
     slope = threat.dual_norm(gradient)
     slope = slope.where(slope > 0, 1)
     price, gap = _price(threat.core), torch.full_like(size, 0.1)
@@ -71,7 +72,9 @@ class _Descent:
     def __init__(
         self, search: Search, price: "_Price", delta: Tensor, constant: Tensor, bound: Tensor, step_size: Tensor
     ) -> None:
-        self.search, self.delta, self.constant, self.bound = search, delta.clone(), constant, bound
+        # Where the gradient is next to nothing the constant overflows, and infinity times no gradient is NaN.
+        self.constant = constant.clamp(max=torch.finfo(constant.dtype).max)
+        self.search, self.delta, self.bound = search, delta.clone(), bound
         self.price, self.step_size = price, step_size
         self.crossed = torch.zeros_like(bound, dtype=torch.bool)
 
@@ -94,7 +97,7 @@ class _Descent:
             second.mul_(0.999).addcmul_(slope, slope, value=0.001)
             rate = cosine(step - 1, steps, 1.0, 0.02) * self.step_size * _SHRINK**-shrunk / (1 - 0.9**step)
             move = (second / (1 - 0.999**step)).sqrt_().add_(torch.finfo(x.dtype).tiny)
-            step_back = threat.from_core((first / move).mul_(per_image(rate, x)))
+            step_back = threat.from_core((first / move).nan_to_num_(0.0, 0.0, 0.0).mul_(per_image(rate, x)))
             delta = search.clamp(x + delta - step_back).sub_(x)
             if step % window == 0:
                 shrunk = shrunk + (lowest > (1 - stall) * earlier)

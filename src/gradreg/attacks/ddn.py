@@ -27,6 +27,7 @@ def ddn(search: Search, steps: Count = 100, gamma: Between0And1 = 0.05) -> None:
         change = cosine(step, steps, gamma, gamma / 50)
         if step == 0:
             radius = (1.02 * linear_distance(threat, height, gradient)).nan_to_num(0.1, 0.1).clamp(1e-6)
+            radius = torch.minimum(radius, search.widest)
         else:
             radius = radius * torch.where(margin > 0, 1 - change, 1 + change)
         radius = torch.minimum(radius, search.distance)

@@ -44,6 +44,7 @@ def fmn(
         change = cosine(step, steps, gamma, gamma / 50)
         size = threat.norm(delta)
         ahead = (size + 1.02 * linear_distance(threat, height, gradient)).nan_to_num(0.1, 0.1).clamp(1e-6)
+        ahead = torch.minimum(ahead, search.widest)
         # In the box a step falls short of the linearised boundary, so the radius must grow by itself too.
         ahead = torch.maximum(ahead, torch.where(radius.isfinite(), radius * (1 + gamma), 0))
         outside = torch.where(crossed, radius * (1 + change), ahead)

@@ -49,7 +49,7 @@ def smallest_radius(search: Search, run: Inside, rounds: int) -> None:
         unknown = 1.5 * linear_distance(search.threat, *search.margin_and_gradient(search.x))
 
     search.within(search.anywhere, linearise)
-    unknown = torch.where(unknown.isfinite() & (unknown > 0), unknown, 0.01)
+    unknown = torch.where(unknown.isfinite() & (unknown > 0), unknown, 0.01).minimum(search.widest)
     for number in range(rounds):
         far = search.distance
         radius = torch.where(search.found, far * (1 - gap), unknown)

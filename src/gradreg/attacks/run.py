@@ -294,8 +294,7 @@ def _aim(search: Search, radii: tuple[float, ...], pending: Tensor) -> Tensor:
     """Aim each pending image at the largest radius that is not broken yet; skip the others."""
     smaller = torch.tensor(radii, device=search.x.device, dtype=search.distance.dtype)
     # No ball needs to be larger than the box, and arithmetic with a radius of 1e38 overflows.
-    widest = (search.high - search.low) * search.threat.norm(torch.ones_like(search.x[:1]))
-    smaller = smaller.minimum(widest.to(smaller.dtype)).expand(len(search.x), -1)
+    smaller = smaller.minimum(search.widest).expand(len(search.x), -1)
     target = smaller.where(smaller < search.distance[:, None], -1).amax(1)
     pending = pending & (target >= 0)
     search.aim(target.where(pending, torch.inf))

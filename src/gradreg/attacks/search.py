@@ -169,6 +169,11 @@ class Search(Unfinished):
         self._schedule.looks += 1
         return mask if bool(mask.any()) else None
 
+    @property
+    def widest(self) -> Tensor:
+        """A length that no perturbation exceeds: the norm of the box's diagonal."""
+        return ((self.high - self.low) * self.threat.norm(torch.ones_like(self.x[:1]))).to(self.distance.dtype)
+
     def rows_found(self) -> Tensor:
         """Indices of the images that have an adversarial image, other than itself, after the last evaluation."""
         seen = self._look() if self._seen is None else self._seen

@@ -108,7 +108,8 @@ class Threat(ABC):
         """
         wide = at_least_single(g.dtype)
         d, slope = self.ascent(g).to(wide), self.dual_norm(g)
-        return (g * per_image((inner(d, d) / slope).where(slope > 0, 0), g)).to(g.dtype)
+        # Divided first: one over the slope of a saturated model overflows.
+        return (g / per_image(slope.where(slope > 0, 1), g) * per_image(inner(d, d), g)).to(g.dtype)
 
     def climb(self, g: Tensor) -> Tensor:
         """The direction that projected gradient ascent steps along."""
