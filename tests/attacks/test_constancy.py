@@ -1,5 +1,7 @@
 """Models that say something else when a gradient is asked for, or later: nothing found by them holds for the caller."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -49,6 +51,15 @@ def test_another_answer_with_a_gradient_is_refused(asked: str, attacks: str | li
     x, y = images()
     with pytest.raises(ModelError, match="of their range when a gradient is asked for"):
         gradreg.attack(Soft(asked).eval(), x, y, threat="l2", attacks=attacks)
+
+
+@pytest.mark.parametrize("how", [{"attacks": ["pgd"], "eps": 0.05}, {"precision": "bf16"}], ids=["pgd", "bf16"])
+@pytest.mark.parametrize("asked", ["leaf", "mode"])
+def test_it_is_refused_where_no_gradient_is_asked_for_at_the_images(asked: str, how: dict[str, Any]) -> None:
+    """PGD begins elsewhere, and what low precision rounds is not compared."""
+    x, y = images()
+    with pytest.raises(ModelError, match="of their range when a gradient is asked for"):
+        gradreg.attack(Soft(asked).eval(), x, y, threat="linf", **how)
 
 
 def test_the_same_answer_is_not() -> None:

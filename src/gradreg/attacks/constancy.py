@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from gradreg.calling.answers import leaf
 from gradreg.calling.contents import contents, written_by_a_user
 from gradreg.calling.repeats import REPEATABLE, ROUNDED, apart_each
 from gradreg.classifier import Classifier
@@ -18,12 +19,25 @@ class Constancy:
         self._counts = _counts(classifier)
         self.with_gradient = torch.zeros((), dtype=at_least_single(logits.dtype), device=x.device)
         """The largest move between an answer without a gradient and one with it, as a fraction of the range."""
+        self.asked = self.noted = False
+        """Whether an attack has asked for a gradient, and whether what it was told was taken in."""
+        self.compared = torch.zeros((), dtype=torch.bool, device=x.device)
+        """Whether it did so at a clean image."""
 
     def note(self, points: Tensor, logits: Tensor, rows: Tensor) -> None:
         """What the model said where a gradient was asked for: it counts at those points that are clean images."""
+        self.noted = True
         clean = (points == self._x[rows]).flatten(1).all(1)
         moved = apart_each(self._logits[rows], logits).where(clean, 0)
         self.with_gradient = torch.maximum(self.with_gradient, moved.amax().to(self.with_gradient.dtype))
+        self.compared = self.compared | clean.any()
+
+    def compare(self) -> None:
+        """Ask with a gradient at the clean images, by one forward, where no attack did so in the model's precision."""
+        rows = torch.arange(len(self._x), device=self._x.device)
+        with torch.enable_grad():
+            logits = self._classifier(leaf(self._x), rows).detach()
+        self.note(self._x, logits, rows)
 
     def since(self) -> Tensor:
         """How far the answers about all clean images have moved since the search began.

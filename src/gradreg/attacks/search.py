@@ -242,6 +242,7 @@ class Search(Unfinished):
         with self.classifier.computing(self._low):
             losses, gradient = self.classifier.loss_and_gradient(points, y, tapped, index)
         self._uncount(forwards=True, backwards=True)
+        self.constancy.asked = True
         if self._compares:
             self.constancy.note(points, seen[0], index)
             self._compares = False

@@ -33,14 +33,17 @@ def verify(search: Search, *, push: bool) -> Found:
     does for clean images, but only if it is nearer by more than rounding: any walk to a boundary ends in ties that
     another batch size breaks.
     """
-    rows, since = search.rows_found(), _moved(search)
+    rows, constancy = search.rows_found(), search.constancy
     delta = search.delta
     failed = _ask(search, search.adversarial[rows], rows)
     factors = _PUSHES if push else ()
     pushed = failed & search.affords(len(factors))
-    moved = torch.stack([search.constancy.with_gradient, since])
-    found, (failing, pushing, tied, moves) = _look(search, failed, pushed, _nearer_ties(search), moved)
-    check_constancy(*moves.tolist())
+    found, (failing, pushing, tied, moves) = _look(search, failed, pushed, _nearer_ties(search), _moved(search))
+    with_gradient, since, compared = moves.tolist()
+    check_constancy(with_gradient, since)
+    if not compared:
+        constancy.compare()
+        check_constancy(float(constancy.with_gradient), since)
     if bool((failing | tied).any()):
         _push_out(search, delta, failed, pushing.nonzero().flatten().to(failed.device), factors)
         _take_ties(search)
@@ -49,10 +52,17 @@ def verify(search: Search, *, push: bool) -> Found:
 
 
 def _moved(search: Search) -> Tensor:
-    """How far the answers about the clean images have moved; a budget is for the search alone."""
+    """How far answers about the clean images move with a gradient, how far they have moved, and whether both are known.
+
+    A budget is for the search alone.
+    """
+    constancy, nothing = search.constancy, torch.zeros_like(search.constancy.with_gradient)
     if search.budget is not None:
-        return torch.zeros_like(search.constancy.with_gradient)
-    return search.constancy.since()
+        return torch.stack([constancy.with_gradient, nothing, nothing + 1])
+    if constancy.asked and not constancy.noted:
+        constancy.compare()
+    known = constancy.compared if constancy.asked else nothing + 1
+    return torch.stack([constancy.with_gradient, constancy.since(), known.to(nothing)])
 
 
 def _look(search: Search, *masks: Tensor) -> tuple[Found, list[Tensor]]:
