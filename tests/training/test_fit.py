@@ -1,21 +1,24 @@
 """`gradreg.fit`: the user's own network, loaders and objective, and what the options of a step mean."""
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 import torch
 from tiny import Plain, digits, network, tiny_fit, weights
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
 from gradreg.data import DataSet
-from gradreg.errors import ConfigError, DataError, MissingPackageError, RunError
+from gradreg.errors import ConfigError, DataError, MissingPackageError, ModelError, RunError
 from gradreg.objectives import Adversarial, Gradient, Objective, Trades, Undefended
 from gradreg.processes import Processes
 from gradreg.provenance import commit, processor
@@ -197,6 +200,42 @@ def test_the_average_follows_by_formula() -> None:
     for a, b in zip(learner.average.model.parameters(), mean, strict=True):
         assert_close(a, b)
     assert learner.eval_model is learner.average.model
+
+
+def _with_weight_norm(net: nn.Module) -> nn.Module:
+    layer = next(module for module in net.modules() if isinstance(module, nn.Linear))
+    with pytest.warns(FutureWarning):
+        torch.nn.utils.weight_norm(layer)
+    return net
+
+
+def _pruned(net: nn.Module) -> nn.Module:
+    layer = next(module for module in net.modules() if isinstance(module, nn.Linear))
+    prune.random_unstructured(layer, "weight", 0.3)
+    return net
+
+
+def _keeping_features(net: nn.Module) -> nn.Module:
+    net.features = [net(batch()[0])]  # type: ignore[assignment]
+    return net
+
+
+@pytest.mark.parametrize("change", [_with_weight_norm, _pruned, _keeping_features])
+def test_the_average_of_a_model_that_holds_what_it_computed(change: Callable[[nn.Module], nn.Module]) -> None:
+    """Its layers compute their weights anew, from the averaged ones."""
+    learner = Learner(change(plain_net()), Settings(ema=0.5), ALONE)
+    learner.step(*batch(), (0,), 0, 0.0, 1.0)
+    assert learner.average is not None
+    averaged, reference = learner.average.model, change(plain_net())
+    reference.load_state_dict(averaged.state_dict())
+    assert_close(averaged(batch()[0]), reference(batch()[0]))
+
+
+def test_a_model_that_cannot_be_copied_has_no_average() -> None:
+    model = plain_net()
+    model.lock = Lock()  # type: ignore[assignment]
+    with pytest.raises(ModelError, match="cannot be copied, which ema needs"):
+        Learner(model, Settings(ema=0.5), ALONE)
 
 
 @pytest.mark.parametrize("objective", [Gradient("linf", eps=0.1, noise=0.1), Adversarial(steps=2), Trades(steps=2)])

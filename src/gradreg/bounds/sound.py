@@ -3,7 +3,6 @@
 These are the only sound bounds here. They are small, and hold by proof up to floating point: another column.
 """
 
-import copy
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from gradreg.bounds.data import check
 from gradreg.calling.answers import read
+from gradreg.calling.copying import copy_of
 from gradreg.checks.calls import validated
 from gradreg.checks.scalars import check_choice, check_count, check_number
 from gradreg.checks.tensors import check_batch, check_labels
@@ -83,7 +83,7 @@ class _Traced(nn.Module):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.model = copy.deepcopy(classifier.model)
+        self.model = copy_of(classifier.model, "auto_LiRPA")
         self.normalise, self.output = classifier.normalise, classifier.output
         self.eval()
 

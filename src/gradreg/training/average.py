@@ -1,9 +1,9 @@
 """A moving average of the weights."""
 
-from copy import deepcopy
-
 import torch
 from torch import nn
+
+from gradreg.calling.copying import copy_of
 
 
 class Average:
@@ -13,7 +13,7 @@ class Average:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.model = deepcopy(model).requires_grad_(False)
+        self.model = copy_of(model, "ema").requires_grad_(False)
         self.decay = decay
 
     @torch.no_grad()
