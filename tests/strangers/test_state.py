@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from stateful import MIXING, STATEFUL, Counter, MovingAverage, Observed, stateful
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -134,6 +135,38 @@ def test_a_buffer_that_begins_to_move_later_is_protected_from_the_first_time_on(
         model.started = step > 3
         regularized_loss(model, X, Y, lam=1.0)
         assert int(model.calls) == max(0, step - 3)
+
+
+MEAN, VAR = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+
+
+def functional(kind: str) -> tuple[Any, list[Tensor]]:
+    """A model that is a function, with its running statistics in a dictionary, in closures or in globals."""
+    net = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(48, 4)).double()
+    weights = {name: weight.detach().requires_grad_() for name, weight in net.named_parameters()}
+    held = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    mean, var = MEAN.clone(), VAR.clone()
+    found = {
+        "a dictionary": (lambda x: torch.func.functional_call(net, (weights, held), (x,)), list(held.values())),
+        "closures": (lambda x: net[1:](F.batch_norm(x, mean, var, training=True)), [mean, var]),
+        "globals": (lambda x: net[1:](F.batch_norm(x, MEAN, VAR, training=True)), [MEAN, VAR]),
+    }
+    return found[kind]
+
+
+@pytest.mark.parametrize("how", [{}, {"graphs": 2}, {"method": "double-backprop"}], ids=["one", "two", "exact"])
+@pytest.mark.parametrize("kind", ["a dictionary", "closures", "globals"])
+def test_buffers_that_a_function_refers_to_move_once(kind: str, how: dict[str, Any]) -> None:
+    model, held = functional(kind)
+    before = [buffer.clone() for buffer in held]
+    regularized_loss(model, X, Y, threat="l2", eps=0.1, **how).loss.backward()
+    after = [buffer.clone() for buffer in held]
+    for buffer, value in zip(held, before, strict=True):
+        buffer.copy_(value)
+    with torch.no_grad():
+        model(X)
+    for buffer, value in zip(held, after, strict=True):
+        assert_close(buffer, value)
 
 
 def test_modes_are_known_apart() -> None:

@@ -5,10 +5,11 @@ first leaves traces. The copies are put in the places of the originals and taken
 saved is written to.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from gradreg.calling.contents import is_keeper, written_by_a_user
 from gradreg.calling.known import Known, Place
 from gradreg.calling.streams import Generator, RandomState, global_streams
 from gradreg.calling.values import changed, copies, holds_fractions, is_container, is_plain, refill
+from gradreg.calling.variables import Variables
 
 _ABSENT: Any = object()
 _WITHIN = "in "
@@ -56,11 +58,11 @@ class State:
         owners: Sequence[object] = (),
         evaluated: bool = False,
     ) -> None:
-        """`owners`: the model itself and what is called with it, which may be objects and no modules.
+        """`owners`: the model itself and what is called with it, which may be objects or functions and no modules.
 
         `evaluated`: of attributes only what is not whole is put back, since whole numbers count queries.
         """
-        self._owners = [owner for owner in owners if is_keeper(owner)]
+        self._owned = [_kept_by(owner) for owner in owners if isinstance(owner, FunctionType) or is_keeper(owner)]
         self._modules, self._known, self._learning = modules, known, known.moving is None
         self._is_state = holds_fractions if evaluated else is_plain
         self._keeps_new = evaluated
@@ -126,10 +128,10 @@ class State:
         made = () if self._keeps_new else self._attributes() - before
         self._known.moving = tuple(dict.fromkeys([*moved, *made]))
 
-    def _holder(self, place: Place) -> dict[str, Any]:
+    def _holder(self, place: Place) -> MutableMapping[str, Any]:
         number, kind, _ = place
         if number < 0:
-            return vars(self._owners[number])
+            return self._owned[number]
         module = self._modules[number]
         if kind in ("buffer", "attribute"):
             return module._buffers if kind == "buffer" else vars(module)
@@ -157,7 +159,7 @@ class State:
         if not self._learning:
             return frozenset()
         users = [(number, module) for number, module in enumerate(self._modules) if written_by_a_user(module)]
-        owned = [(n - len(self._owners), "attribute", vars(owner)) for n, owner in enumerate(self._owners)]
+        owned = [(n - len(self._owned), "attribute", kept) for n, kept in enumerate(self._owned)]
         held = [
             (number, _WITHIN + name, vars(value))
             for number, module in users
@@ -171,6 +173,10 @@ class State:
             for name, value in values.items()
             if name not in _OF_EVERY_MODULE and self._is_state(value)
         )
+
+
+def _kept_by(owner: Any) -> MutableMapping[str, Any]:
+    return Variables(owner) if isinstance(owner, FunctionType) else vars(owner)
 
 
 def _writes(tensor: Any) -> int:
