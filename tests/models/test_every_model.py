@@ -35,7 +35,7 @@ def test_every_parameter_and_pixel_gets_a_finite_gradient(name: str, activation:
 
 
 @pytest.mark.parametrize("activation", SMOOTH)
-@pytest.mark.parametrize("name", ["small", "compact", "resnext34_2x32"])
+@pytest.mark.parametrize("name", ["small", "compact", "residual", "resnext34_2x32"])
 def test_double_backward_is_finite_and_agrees_with_differences(name: str, activation: str) -> None:
     """The slope of ½‖∇ₓ ℓ‖² along a weight direction, by double backpropagation and by central difference."""
     model, images, labels = make(name, activation)
@@ -80,7 +80,7 @@ def test_evaluation_does_not_mix_images(name: str) -> None:
     assert_close(model(images)[1:3], model(images[1:3]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["small", "compact"])
+@pytest.mark.parametrize("name", ["small", "compact", "residual"])
 def test_the_seed_decides_the_weights(name: str) -> None:
     torch.manual_seed(7)
     first = build(name, classes=5).state_dict()

@@ -135,7 +135,7 @@ def test_rows_of_goals_are_trained_alike_and_judged_at_their_radius(tmp_path: Pa
     assert places
     assert all(2 * sum(penalised) == len(penalised) for penalised in places.values()), "as many trials for both"
     assert {row.seed for row in tried.values()} == {0}
-    for dial in ("batch_size", "augment", "ema", "label_smoothing"):
+    for dial in ("batch_size", "augment", "ema", "label_smoothing", "optimizer"):
         for_at, cheap = (
             {str(getattr(row, dial)) for name, row in tried.items() if name.startswith(first)}
             for first in ("at-", "c-")

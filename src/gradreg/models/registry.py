@@ -24,6 +24,7 @@ from gradreg.models.checks import unknown
 from gradreg.models.compact import compact
 from gradreg.models.external import normalised, timm_model, torchvision_model, user_function
 from gradreg.models.hugging_face import hf_model
+from gradreg.models.residual import residual
 from gradreg.models.resnet import resnet50
 from gradreg.models.resnext import resnext34_2x32
 from gradreg.models.small import small
@@ -39,6 +40,7 @@ class Entry(NamedTuple):
 MODELS = {
     "small": Entry(small, "28x28 grey images; learns in seconds (3.2 MMAC, 57 k parameters)"),
     "compact": Entry(compact, "robust CIFAR training on a CPU (19 MMAC, 498 k parameters)"),
+    "residual": Entry(residual, "robust CIFAR networks of more accuracy (102 MMAC, 1.3 M parameters)"),
     "resnext34_2x32": Entry(resnext34_2x32, "the paper's CIFAR network (571 MMAC, 3.9 M parameters)"),
     "resnet50": Entry(resnet50, "the paper's ImageNet network, v1.5 (4.1 GMAC at 224x224, 25.6 M parameters)"),
 }

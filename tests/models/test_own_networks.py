@@ -1,4 +1,4 @@
-"""The two networks of our own: what they promise beyond their size."""
+"""The networks of our own: what they promise beyond their size."""
 
 import pytest
 import torch
@@ -9,23 +9,27 @@ from torch.testing import assert_close
 from gradreg.errors import ModelError
 from gradreg.models import build
 from gradreg.models.averaged import AveragedConv2d
+from gradreg.models.residual import PreActivationBlock
 
 
-def test_compact_logits_start_at_a_sane_scale() -> None:
+@pytest.mark.parametrize("name", ["compact", "residual"])
+def test_logits_start_at_a_sane_scale(name: str) -> None:
     """Neither saturated nor vanishing, so that λ means the same as on other networks."""
-    logits = build("compact", classes=10)(torch.rand(32, 3, 32, 32))
+    logits = build(name, classes=10)(torch.rand(32, 3, 32, 32))
     assert 0.02 < logits.std(0).mean() < 1
     assert logits.abs().max() < 2
     assert_close(F.cross_entropy(logits, torch.arange(32) % 10).item(), 2.303, rtol=0, atol=0.2)
 
 
-@pytest.mark.parametrize("name", ["compact", "small"])
+@pytest.mark.parametrize("name", ["compact", "residual", "small"])
 def test_nothing_in_it_is_kinked(name: str) -> None:
     kinked = nn.ReLU | nn.MaxPool2d | nn.AdaptiveMaxPool2d
     assert not any(isinstance(m, kinked) for m in build(name, classes=10).modules())
 
 
-@pytest.mark.parametrize(("name", "sizes"), [("compact", (9, 28, 33, 64)), ("small", (16, 28, 32, 45))])
+@pytest.mark.parametrize(
+    ("name", "sizes"), [("compact", (9, 28, 33, 64)), ("residual", (16, 28, 33)), ("small", (16, 28, 32, 45))]
+)
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_any_size_and_channels(name: str, sizes: tuple[int, ...], channels: int) -> None:
     model = build(name, classes=7, channels=channels).eval()
@@ -54,10 +58,27 @@ def test_an_averaged_convolution_is_the_convolution_and_the_average(
         assert_close(one, other)
 
 
+@pytest.mark.parametrize("name", ["compact", "residual"])
 @pytest.mark.parametrize("width", [0, -3, 1.5, True, "wide"])
-def test_compact_refuses_a_senseless_width(width: object) -> None:
-    with pytest.raises(ModelError, match=r"width must be (from 1 to 10000|a whole number); got"):
-        build("compact", classes=10, width=width)
+def test_a_senseless_width_is_refused(name: str, width: object) -> None:
+    with pytest.raises(ModelError, match=r"width must be (from [12] to 10000|a whole number); got"):
+        build(name, classes=10, width=width)
+
+
+def test_residual_refuses_an_odd_width() -> None:
+    with pytest.raises(ModelError, match="width must be even, since the stem has half of it; got 5"):
+        build("residual", classes=10, width=5)
+
+
+def test_a_block_adds_to_its_input() -> None:
+    """Without a last convolution it is the identity; with one, the input returns unchanged where that is taken off."""
+    block = PreActivationBlock(4, nn.GELU).eval()
+    x = torch.randn(2, 4, 5, 5)
+    assert_close(block(x) - block.residual(x), x)
+    last = block.residual[-1]
+    assert isinstance(last, nn.Conv2d)
+    nn.init.zeros_(last.weight)
+    assert torch.equal(block(x), x)
 
 
 def test_small_treats_each_image_alone_in_training() -> None:
