@@ -80,6 +80,8 @@ def show(options: VerdictOptions, console: Console) -> None:
             console.print(f"{out} is there already.")
             continue
         opened = open_model(str(run), data_dir=options.data_dir)
+        if (opened.subject.recipe or {}).get("channels_last"):  # a fifth less time on a CPU, and the same verdicts
+            opened.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         found = verdict(opened, options, None if options.work is None else options.work / run.resolve().name)
         write_json(out, found)
         figures = f"{found['clean']:.2%}", f"{found['robust']:.2%}", f"{found['propagations']:.0f}"
