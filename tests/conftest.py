@@ -29,6 +29,14 @@ def _one_thread_and_a_fixed_seed() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_compiled_before() -> Iterator[None]:
+    """A compiled forward serves every model of the same layers, also with options of an earlier test."""
+    yield
+    if compiler := sys.modules.get("torch._dynamo"):
+        compiler.reset()
+
+
 @pytest.fixture
 def as_in_a_terminal() -> Iterator[None]:
     """A shell starts background jobs, as a CI's may be, with SIGINT ignored."""

@@ -157,12 +157,10 @@ def test_ten_bits_are_too_few_for_a_small_step() -> None:
 
 
 def test_autocast_in_compiled_code_is_noticed() -> None:
-    torch._dynamo.reset()
     compiled = torch.compile(Autocast(convolutional()), backend="aot_eager")
     compiled(X)
     with pytest.raises(PrecisionError, match="Rounding makes up"):
         regularized_loss(compiled, X, Y, lam=0.1)
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("h", [1e-8, 1e-7, 1e-6])

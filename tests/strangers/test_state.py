@@ -212,7 +212,6 @@ def test_state_comes_back_when_the_model_raises() -> None:
 
 @pytest.mark.parametrize("name", ["spectral norm", "spectral norm, parametrised", "instance norm", "batch norm"])
 def test_compiled_models_are_compiled_once_and_move_once(name: str) -> None:
-    torch._dynamo.reset()  # other tests compile the same forward of other models, and there is a limit to that
     model, twin = pair(name)
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, backend=counter)
@@ -225,7 +224,6 @@ def test_compiled_models_are_compiled_once_and_move_once(name: str) -> None:
     assert made[0] == made[-1]
     for (key, value), expected in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
         assert_close(value, expected, msg=key)
-    torch._dynamo.reset()
 
 
 class Follows(nn.Module):

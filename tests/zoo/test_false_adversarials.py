@@ -64,7 +64,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture(autouse=True)
 def _compilers() -> Iterator[None]:
-    torch._dynamo.reset()
     with warnings.catch_warnings():
         # Of torch, about ways of building a model that it is about to give up.
         warnings.filterwarnings("ignore", category=DeprecationWarning)

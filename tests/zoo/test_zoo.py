@@ -29,7 +29,6 @@ def _streams() -> Iterator[None]:
         # Of torch, about ways of building a model that it is about to give up.
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         warnings.filterwarnings("ignore", message="None of the inputs have requires_grad")
-        torch._dynamo.reset()
         yield
     np.random.set_state(before)
 
