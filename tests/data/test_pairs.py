@@ -1,6 +1,7 @@
 """Images and labels as other people's loaders and data sets give them: the same numbers wherever they come from."""
 
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,21 @@ def uneven(position: int) -> dict[str, Any]:
     return {"image": torch.rand(3, 8, 8 + position), "label": 1}
 
 
+def cut_short() -> Image.Image:
+    """A picture whose file is read when its pixels are asked for."""
+    file = BytesIO()
+    Image.fromarray(BYTES[0].permute(1, 2, 0).numpy()).save(file, "PNG")
+    return Image.open(BytesIO(file.getvalue()[: file.tell() // 2]))
+
+
+class Unlisted:
+    def __len__(self) -> int:
+        raise RuntimeError("not listed yet")
+
+    def __getitem__(self, position: int) -> Any:
+        raise IndexError(position)
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "no labels": ([{"image": PIXELS}], "or a mapping with 'image' or 'pixel_values' and .*; got a mapping with"),
     "no images": ([{"x": PIXELS, "label": LABELS}], "got a mapping with 'x', 'label'"),
@@ -143,6 +159,14 @@ BAD: dict[str, tuple[Any, str]] = {
     "sizes": (Rows(uneven), r"must have one shape; got \(3, 8, 8\) and \(3, 8, 9\)"),
     "words": (Rows(lambda i: {"image": "a.png", "label": 0}), "must be a tensor, an array or a picture; got 'a.png'"),
     "names": ([{"image": PIXELS, "label": ["cat"] * 12}], "labels of the data must be numbers"),
+    "a name": (Rows(lambda i: (PIXELS[i], "cat")), "labels of the data must be numbers; got 'cat'"),
+    "no label": (Rows(lambda i: (PIXELS[i], None)), "labels of the data must be numbers; got None"),
+    "no labels of a batch": ([(PIXELS, None)], "labels of the data must be numbers; got None"),
+    "a picture of no range": (Rows(lambda i: (Image.new("I", (8, 8)), 0)), "failed at image .*mode I, have no known"),
+    "a batch of such": ([([Image.new("I", (8, 8))] * 2, [0, 1])], "failed at image 0 of a batch .*mode I"),
+    "a picture cut short": (Rows(lambda i: (cut_short(), 0)), r"failed at image .*OSError: image file is truncated"),
+    "no rows": (TensorDataset(PIXELS[:0], LABELS[:0]), "The data holds no images"),
+    "no length": (Unlisted(), "failed at its length .*RuntimeError: not listed yet"),
 }
 
 

@@ -25,7 +25,8 @@ def gather(data: Data, limit: int | None, device: torch.device | None = None) ->
         x, y = _rows(*found)
         return pairs.check_bytes(x[:limit]), y[:limit]
     if pairs.is_rows(data):
-        x, y = _rows(*pairs.rows(data, range(len(data) if limit is None else min(limit, len(data)))))
+        total = pairs.count(data)
+        x, y = _rows(*pairs.rows(data, range(total if limit is None else min(limit, total))))
         return pairs.check_bytes(x).to(device), y.to(device)
     if not isinstance(data, Iterable) or isinstance(data, Mapping | str) or getattr(data, "ndim", 1) == 0:
         raise DataError(

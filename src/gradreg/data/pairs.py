@@ -70,19 +70,30 @@ def is_rows(data: object) -> TypeIs[Rows]:
     return isinstance(data, Rows) and not isinstance(data, list | tuple | Mapping | Tensor | np.ndarray | str)
 
 
+def count(data: Rows) -> int:
+    """How many images such a data set says that it has, at least one."""
+    with failing("its length"):
+        found = len(data)
+    if not found:
+        raise DataError("The data holds no images.")
+    return found
+
+
 def rows(data: Rows, index: Iterable[int]) -> tuple[Tensor, Tensor]:
     """Images and labels at some positions of such a data set."""
-    return stacked([pair(_row(data, position)) for position in index])
+    return _stacked([_row(data, position) for position in index])
 
 
-def _row(data: Rows, position: int) -> Any:
+def _row(data: Rows, position: int) -> tuple[Tensor, Any]:
+    """One image with its label; a picture may read its file only now."""
     with failing(f"image {position}"):
-        return data[position]
+        x, y = pair(data[position])
+        return image(x), y
 
 
 def check_settled(data: Rows) -> None:
     """Refuse a data set that gives other images when it is asked again: what is read once would be one draw of it."""
-    few = range(min(_ASKED_AGAIN, len(data)))
+    few = range(min(_ASKED_AGAIN, count(data)))
     if not torch.equal(rows(data, few)[0], rows(data, few)[0]):
         raise DataError(
             f"The data set {type(data).__name__} gives other images when it is asked again: leave out its random "
@@ -92,13 +103,21 @@ def check_settled(data: Rows) -> None:
 
 def stacked(entries: Sequence[tuple[Any, Any]]) -> tuple[Tensor, Tensor]:
     """Single images and their labels as one batch."""
-    pictures, labels = [image(each) for each, _ in entries], [torch.as_tensor(label) for _, label in entries]
+    read: list[tuple[Tensor, Any]] = []
+    for number, (x, y) in enumerate(entries):
+        with failing(f"image {number} of a batch"):
+            read.append((image(x), y))
+    return _stacked(read)
+
+
+def _stacked(entries: Sequence[tuple[Tensor, Any]]) -> tuple[Tensor, Tensor]:
+    pictures, numbers = [x for x, _ in entries], [labels(y) for _, y in entries]
     shapes = {tuple(each.shape) for each in pictures}
     if len(shapes) > 1:
         sizes = " and ".join(map(str, sorted(shapes)[:2]))
         raise DataError(f"All images of the data must have one shape; got {sizes}: resize them in the data set.")
     try:
-        return torch.stack(pictures), torch.stack(labels)
+        return torch.stack(pictures), torch.stack(numbers)
     except (RuntimeError, TypeError) as error:
         raise DataError(f"The data must have labels of one shape: {' '.join(str(error).split())}.") from error
 

@@ -21,12 +21,11 @@ def images_of(data: pairs.Rows, *, as_bytes: bool = False) -> Images | Tensors:
 
     Otherwise floats in [0, 1], and targets of any form with them.
     """
-    if len(data) == 0:
-        raise DataError("The data holds no images.")
+    total = pairs.count(data)
     pairs.check_settled(data)
     pixels, labels, exact = [], [], True
-    for start in range(0, len(data), _PART):
-        x, y = pairs.rows(data, range(start, min(start + _PART, len(data))))
+    for start in range(0, total, _PART):
+        x, y = pairs.rows(data, range(start, min(start + _PART, total)))
         low, high = (float(end) for end in x.aminmax())
         if not 0 <= low <= high <= 1:
             raise DataError(

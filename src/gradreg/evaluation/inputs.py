@@ -92,14 +92,15 @@ def inputs_of(data: Data, calibration: Data | None, options: EvaluationOptions) 
 
 def _of_rows(data: pairs.Rows, fitted_on: Calibration | None, options: EvaluationOptions) -> Inputs:
     """The inputs from a data set whose images are read by position: no more of them than are needed."""
-    index = select(len(data), options.images, options.seed)
+    total = pairs.count(data)
+    index = select(total, options.images, options.seed)
     x, y = _checked(*pairs.rows(data, index.tolist()))
     pairs.check_settled(data)
     pairs.check_bytes(x)
     classes = names_of(data)
-    whole = (lambda rows: _checked(*pairs.rows(data, range(*rows.indices(len(data)))))) if len(data) <= _WHOLE else None
+    whole = (lambda rows: _checked(*pairs.rows(data, range(*rows.indices(total))))) if total <= _WHOLE else None
     name = getattr(getattr(data, "info", None), "dataset_name", None) or type(data).__name__
-    return Inputs(_unnamed(str(name), len(data), x, classes), index, x, y, fitted_on, whole)
+    return Inputs(_unnamed(str(name), total, x, classes), index, x, y, fitted_on, whole)
 
 
 def _unnamed(name: str, images: int, x: Tensor, classes: tuple[str, ...] = ()) -> TestSet:
@@ -122,7 +123,8 @@ def _calibration(data: Data, options: EvaluationOptions) -> Calibration:
             return Calibration(f"{part.source}/{len(part)}/{images}", lambda: (part.floats(index), part.labels[index]))
         x, y = part.floats(index), part.labels[index]
     elif pairs.is_rows(part):
-        index = torch.randperm(len(part), generator=generator("calibration", options.seed), device="cpu")[:images]
+        total = pairs.count(part)
+        index = torch.randperm(total, generator=generator("calibration", options.seed), device="cpu")[:images]
         x, y = _checked(*pairs.rows(part, index.tolist()))
     else:
         x, y = (values[:images] for values in _pairs(part))
