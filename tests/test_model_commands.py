@@ -66,6 +66,16 @@ def test_a_diagnosis_has_an_exit_status(weights: Path, tmp_path: Path, capsys: p
     assert "zero-gradient-margin" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["config.toml", "last.safetensors", "evaluation.json", "."])
+def test_flags_are_not_written_over_files_of_runs(name: str, weights: Path, tmp_path: Path) -> None:
+    """Nor over a folder, which would be found out after all the work."""
+    (tmp_path / name).is_dir() or (tmp_path / name).write_text("kept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gradreg.cli.diagnose.diagnose", lambda *_, **__: pytest.fail("it was refused too late"))
+        assert status(["diagnose", str(weights), *NAMED, "-o", str(tmp_path / name)]) == 2
+    assert name == "." or (tmp_path / name).read_text() == "kept"
+
+
 def test_an_inspection_is_a_picture(weights: Path, tmp_path: Path) -> None:
     picture = tmp_path / "image.png"
     few = ["--attacks", "fmn", "--samples", "100", "-o", str(picture)]

@@ -20,6 +20,7 @@ from gradreg.errors import ConfigError
 from gradreg.evaluation.inputs import select
 from gradreg.locks import lock_output
 from gradreg.penalty.passes import Model
+from gradreg.report.writing import check_output
 
 # 2 is a user's mistake, as for every command.
 NO_SIGN, RAISED, PROVEN_BUG = 0, 1, 3
@@ -39,6 +40,8 @@ class Diagnose:
     """Compare radii that are proved with attacks: needs auto_LiRPA, and minutes."""
 
     def run(self) -> None:
+        if self.output is not None:
+            check_output(self.output)
         with self.named.opened(self.model) as (opened, device):
             test = opened.data.test
             index = select(len(test), self.options.images, self.options.seed)

@@ -122,7 +122,9 @@ def format_of(path: Path) -> Format:
 
 
 def check_output(path: Path) -> None:
-    """Refuse to write a report over what it is made of: the files of evaluations and runs."""
+    """Refuse to write a report over what it is made of, the files of evaluations and runs, or over a folder."""
+    if path.is_dir():
+        raise ConfigError(f"A report must be written to a file; got the folder {path}.")
     name = os.path.basename(os.path.realpath(path)).lower()
     if name in _OTHERS or name.endswith(".safetensors"):
         raise ConfigError(f"A report must not be written to {path}: {name} is a file of evaluations or runs.")
