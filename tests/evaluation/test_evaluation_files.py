@@ -151,6 +151,17 @@ def unsealed(text: str) -> str:
     return json.dumps(content)
 
 
+def facts_with(part: str, name: str, value: object) -> Callable[[str], str]:
+    """The facts with another value there, and without their checksum."""
+
+    def edited(text: str) -> str:
+        content = json.loads(unsealed(text))
+        content[part][name] = value
+        return json.dumps(content)
+
+    return edited
+
+
 def change(name: str, edit: Callable[[str], str]) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_text(edit((folder / name).read_text()))
 
@@ -179,6 +190,18 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a fact changed": (
         change("evaluation.json", lambda t: unsealed(t).replace('"parameters": 1234', '"parameters": "x"')),
         r"subject\.parameters must be a whole number; got 'x'; evaluate again",
+    ),
+    "a seed in words": (
+        change("evaluation.json", facts_with("subject", "recipe", {"seed": "abc"})),
+        r"subject\.recipe\.seed must be a whole number; got 'abc'; evaluate again",
+    ),
+    "an option that is no list": (
+        change("evaluation.json", facts_with("settings", "options", {"autoattack": {"linf": 0.1}})),
+        r"settings\.options\.autoattack\.linf must be a list; got 0\.1; evaluate again",
+    ),
+    "an option of tables": (
+        change("evaluation.json", facts_with("settings", "options", {"radii": [{"a": 3}]})),
+        r"settings\.options\.radii must be a list of numbers or texts",
     ),
     "no table": (lambda f: (f / "images.csv").unlink(), "images.csv is missing"),
     "empty table": (change("images.csv", lambda text: ""), "images.csv is empty"),

@@ -1,7 +1,11 @@
 """What must hold of an evaluation before it is written and after it is read: lengths, types and ranges."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
+from gradreg.checks.scalars import shown
 from gradreg.columns import (
     check_bools,
     check_floats,
@@ -24,6 +28,8 @@ def check(evaluation: Evaluation) -> None:
     _check_data(data)
     _check_subject(evaluation.subject)
     check_number("settings.topk", evaluation.settings.topk, 1)
+    for name, value in evaluation.settings.options.items():
+        _check_option(f"settings.options.{name}", value)
     top = len(data.classes) - 1
     check_whole("index", evaluation.index, n, 0, data.images - 1)
     if len(data.pixels) not in (0, n):
@@ -60,6 +66,22 @@ def _check_subject(subject: Subject) -> None:
     check_number("subject.parameters", subject.parameters, 0)
     check_number("subject.epochs", subject.epochs or 0, 0)
     check_number("subject.hours", subject.hours or 0.0, 0.0)
+    seed = (subject.recipe or {}).get("seed", 0)
+    if not isinstance(seed, int):
+        raise DataError(f"subject.recipe.seed must be a whole number; got {shown(seed)}.")
+
+
+def _check_option(at: str, value: Any) -> None:
+    """A value, a list of them, or lists by name, as of radii by threat."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            if not isinstance(part, list | tuple):
+                raise DataError(f"{at}.{name} must be a list; got {shown(part)}.")
+            _check_option(f"{at}.{name}", part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            if isinstance(part, Mapping | list | tuple):
+                raise DataError(f"{at} must be a list of numbers or texts; got {shown(part)} in it.")
 
 
 def _check_threat(at: str, found: ThreatRecord, n: int, data: TestSet) -> None:
