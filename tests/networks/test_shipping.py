@@ -204,7 +204,7 @@ def test_an_evaluation_of_other_weights_is_refused(run: Path, evaluation: Path, 
     shutil.copy(other / "best.safetensors", retouched)
     refused(refused_as_it_is, retouched, evaluation, tmp_path / "shelf")
     found = RunDirectory(other).weights("best")
-    RunDirectory(retouched).save_weights("best", found.tensors, found.numbers["metrics"])
+    RunDirectory(retouched).save_weights("best", found.tensors, RunDirectory(run).weights("best").numbers["metrics"])
     sentence = "is not an evaluation of the best weights of"
     refused(sentence, retouched, evaluation, tmp_path / "shelf")
     load_evaluation(evaluation).save(tmp_path / "bare")

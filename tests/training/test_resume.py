@@ -214,7 +214,7 @@ def test_a_run_from_before_a_setting_existed_resumes(tmp_path: Path) -> None:
     lines = recipe.read_text().splitlines(keepends=True)
     assert "deterministic = false\n" in lines
     recipe.write_text("".join(line for line in lines if not line.startswith("deterministic")))
-    with pytest.raises(RunError, match=r"state-000000005\.safetensors is damaged: It is a checkpoint of another run"):
+    with pytest.raises(RunError, match=r"state-000000005\.safetensors is damaged: It belongs to another recipe"):
         tiny_fit(tmp_path / "run", epochs=1, resume=True)
     for path in (tmp_path / "run").glob("*.safetensors"):
         state = read(path)

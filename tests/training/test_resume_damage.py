@@ -113,6 +113,38 @@ def test_lines_of_metrics_that_are_gone_are_missed(kept: list[int], said: str, t
         tiny_fit(run, resume=True, **SHORT)
 
 
+def test_a_run_of_which_weights_alone_are_left_is_not_begun_again(tmp_path: Path) -> None:
+    tiny_fit(tmp_path, **SHORT)
+    for path in (*tmp_path.glob("state-*"), tmp_path / "metrics.jsonl"):
+        path.unlink()
+    before = (tmp_path / "best.safetensors").read_bytes()
+    with pytest.raises(RunError, match="has weights of epoch 3 and neither metrics nor a checkpoint"):
+        tiny_fit(tmp_path, resume=True, **SHORT)
+    assert (tmp_path / "best.safetensors").read_bytes() == before
+    RunDirectory(tmp_path).weights("best")
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda text: text[: text.index("\n") + 1], r"last\.safetensors has the weights of epoch 3.*has 1 epochs"),
+        (
+            lambda text: text.replace('"clean": ', '"clean": 1e-3, "was": '),
+            "says another clean of epoch 3 than metrics.jsonl",
+        ),
+    ],
+)
+def test_metrics_of_other_epochs_than_the_weights_are_refused(
+    edit: Callable[[str], str], said: str, tmp_path: Path
+) -> None:
+    """Epochs and hours of the report are from metrics.jsonl, and the accuracies are those of the weights."""
+    tiny_fit(tmp_path, **SHORT)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.write_text(edit(metrics.read_text()))
+    with pytest.raises(RunError, match=said):
+        RunDirectory(tmp_path).weights("last")
+
+
 def test_a_finished_run_whose_checkpoints_found_no_room_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

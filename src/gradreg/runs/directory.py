@@ -22,6 +22,7 @@ from typing import Any
 from torch import Tensor
 
 from gradreg.checks.calls import validated
+from gradreg.checks.scalars import shown
 from gradreg.config import tables, toml
 from gradreg.errors import ConfigError, RunError
 from gradreg.locks import LOCK, lock
@@ -39,6 +40,8 @@ CONFIG = "config.toml"
 _METRICS = "metrics.jsonl"
 _STEPS = "steps.jsonl"
 _BOTH = ("last", "best")
+# What an epoch that is trained again after a kill has too; times differ.
+_REPEATED = ("step", "clean")
 
 
 class RunDirectory:
@@ -155,7 +158,24 @@ class RunDirectory:
                 f"{path} was trained by another recipe than {CONFIG} beside it, or that was changed since: restore the "
                 "one that belongs to it."
             )
+        self._check_row(path, row)
         return found
+
+    def _check_row(self, path: Path, row: Mapping[str, Any]) -> None:
+        """Refuse weights of an epoch that the metrics lack or tell otherwise; a run may be kept without metrics."""
+        rows, epoch = self.metrics(), row.get("epoch")
+        same = next((each for each in rows if each["epoch"] == epoch), None)
+        if rows and same is None:
+            raise RunError(
+                f"{path} has the weights of epoch {shown(epoch)}, and {_METRICS} beside it has {len(rows)} epochs: "
+                "restore it, or finish the run with --resume."
+            )
+        for name in _REPEATED:
+            if same is not None and same.get(name) != row.get(name):
+                raise RunError(
+                    f"{path} says another {name} of epoch {epoch} than {_METRICS} beside it: restore the one that "
+                    "belongs to it."
+                )
 
     def is_finished(self, epochs: int) -> bool:
         """Whether the metrics and weights of all epochs are there, as where only the checkpoints found no room."""

@@ -218,7 +218,7 @@ class Trainer:
         """Go back to a checkpoint of this run; another one is refused before anything is changed."""
         numbers = dict(state.numbers)
         if numbers.pop("of", self.run.key) != self.run.key:  # checkpoints of before it was noted have none
-            raise RunError("It is a checkpoint of another run.")
+            raise RunError("It belongs to another recipe than the config.toml beside it, or that was changed since.")
         held = numbers.pop("tensors", len(state.tensors))  # nor do they say how many tensors they have
         if held != len(state.tensors):
             raise RunError(f"It must hold {shown(held)} tensors; got {len(state.tensors)}.")

@@ -66,11 +66,25 @@ def check_step(position: Position, planned: int, rows: Sequence[Mapping[str, Any
 def without_checkpoint(run: RunDirectory, epochs: int) -> Position:
     """Where a run without checkpoints stands: at its beginning, or at its end if only they found no room."""
     rows = run.metrics()
+    if not rows:
+        _check_beginning(run)
     if len(rows) <= 1:  # the first epoch is recorded a moment before the first checkpoint is saved
         return Position()
     if not run.is_finished(epochs):
         raise RunError(f"{run.folder} has finished {len(rows)} epochs and has no checkpoint: start a new run.")
     return Position(step=rows[-1]["step"], epoch=epochs)
+
+
+def _check_beginning(run: RunDirectory) -> None:
+    """Refuse to begin again where a later epoch left weights: what says so is missing, and they would be lost."""
+    if not (run.folder / "last.safetensors").exists():
+        return
+    epoch = run.weights("last").numbers["metrics"].get("epoch")
+    if epoch != 1:
+        raise RunError(
+            f"{run.folder} has weights of epoch {shown(epoch)} and neither metrics nor a checkpoint, so a part of it "
+            "is missing: restore it, or start a new run."
+        )
 
 
 def _is_infinite(value: Any) -> bool:
