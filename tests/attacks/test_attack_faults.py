@@ -178,7 +178,8 @@ def test_logbarrier_keeps_to_the_box_and_to_its_start() -> None:
     assert (result.distance <= start.distance * (1 + 1e-5)).all()
     assert result.adversarial.min() >= 0
     assert result.adversarial.max() <= 1
-    assert result.forwards.max() == 2 + 1 + 2 + 1
+    # The clean image, its repetition, the start, two steps, the verification, and the clean image with a gradient.
+    assert result.forwards.max() == 2 + 1 + 2 + 1 + 1
 
 
 def test_logbarrier_survives_ties() -> None:
