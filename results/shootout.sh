@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # results/shootout.sh RUNS DATA [NAME …]
-# Every cheap defence, 7-step adversarial training and TRADES against l∞ attacks of radius 8/255 on CIFAR-10: one network, one
-# optimizer, as many epochs, the same average of the weights, label smoothing and bf16, three seeds; judged by `standard` attacks on all
-# test images, into results/shootout.
+# Every cheap defence, adversarial training with 7 steps and with 2, and TRADES against l∞ attacks of radius 8/255 on CIFAR-10: one
+# network, Muon and flips alone, which the trials of goals.sh chose, as many epochs, the same average of the weights, label smoothing and
+# bf16, three seeds; judged by `standard` attacks on all test images, into results/shootout.
 # A name is a row, as n-fgsm-seed1, or a method, as n-fgsm, for its three seeds. Each call uses one core, so that two calls with
 # other names can run side by side. Interrupted, the same command goes on where it stopped.
 # SHOOTOUT_SET has more settings for all rows ("epochs=30 label_smoothing=0.1").
@@ -15,6 +15,7 @@ noisy="name = \"gradient\", $radius, h = \"8/255\", noise = \"8/255\", ramp_epoc
 declare -A objectives=(
     [undefended]='name = "undefended"'
     [at]="name = \"adversarial\", $radius, steps = 7"
+    [at-2]="name = \"adversarial\", $radius, steps = 2"
     [trades]="name = \"trades\", $radius, ramp_epochs = 1.5"
     [fgsm-rs]="name = \"fgsm-rs\", $radius, ramp_epochs = 1.5"
     [n-fgsm]="name = \"n-fgsm\", $radius, ramp_epochs = 1.5"
@@ -29,13 +30,16 @@ declare -A objectives=(
     [noisy-slope]="$noisy, output_slope = 1.0"
     [noisy-second]="$noisy, second_step = 0.7"
 )
-order=(undefended at noisy penalty n-fgsm fgsm-rs free label-start prior-guided noisy-slope noisy-second trades)
+order=(undefended at at-2 noisy penalty n-fgsm fgsm-rs free label-start prior-guided noisy-slope noisy-second trades)
 
 more=(${SHOOTOUT_SET-})
 epochs=6
 for setting in "${more[@]}"; do [[ $setting == epochs=* ]] && epochs=${setting#epochs=}; done
 # A failed method is a row too: it goes on to the end, and its best epoch on held-out images is judged.
-common=("epochs=$epochs" amp=bf16 ema=0.998 label_smoothing=0.1 clip_norm=3.0 on_overfitting=ignore)
+common=(
+    "epochs=$epochs" "augment=['flip']" 'optimizer={name="muon",lr=0.02,weight_decay=0.01}'
+    amp=bf16 ema=0.998 label_smoothing=0.1 clip_norm=3.0 on_overfitting=ignore
+)
 
 row() { # METHOD SEED
     local name="$1-seed$2" objective=${objectives[$1]//EPOCHS/$epochs} probe=()
