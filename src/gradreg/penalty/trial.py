@@ -23,7 +23,8 @@ from gradreg.precision import at_least_single, contenders
 # where it is known from their size, and of anything else, where it is measured.
 _TOLERANCE, _MEASURED_TOLERANCE = 0.02, 0.05
 # The loss may be a mean of losses at both ends, of which no rounding is magnified: low precision then does no more harm
-# than in plain training, and the difference is only looked at. It must still rise above its rounding.
+# than in plain training, and the difference is only looked at. It must still rise above its rounding, as measured: by the
+# size of its logits alone a network that is sure of most images would be refused in the middle of its training.
 _TOLERANCE_OF_MEANS = 0.5
 # So far along the difference the loss is looked at again: a curved loss is a parabola there, a rounded one is not.
 _PART = 1 / 8
@@ -64,7 +65,8 @@ def check(
     `mean`: the loss is one of the losses at both ends, so that the difference is not magnified.
     It costs eight forwards at the first step, one at the 10th, 100th, …, and makes an accelerator wait then.
     """
-    _refuse_half_precision_logits(part, slope, h, _TOLERANCE_OF_MEANS if mean else _TOLERANCE)
+    if not mean:
+        _refuse_half_precision_logits(part, slope, h)
     tolerance = _TOLERANCE_OF_MEANS if mean else _MEASURED_TOLERANCE
     kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean, type(geometry))
     length = per_pixel(h, geometry, part.at, scale)
@@ -211,18 +213,18 @@ def _can_be_looked_at(losses: Tensor, slope: Tensor) -> bool:
     return bool(losses_are)
 
 
-def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor, tolerance: float) -> None:
+def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor) -> None:
     """Compare the rounding of half-precision logits with the change of the loss that the difference is to resolve."""
     kind = part.logits.dtype
     if kind == at_least_single(kind):
         return
     logits = part.logits.detach().float()
     rounding = torch.finfo(kind).eps * contenders(logits.flatten(1)).abs().amax(1)
-    safe = (rounding / (tolerance * slope)).nanmedian().item()
+    safe = (rounding / (_TOLERANCE * slope)).nanmedian().item()
     smallest = torch.as_tensor(h).min().item()
     if smallest < safe:
         name = str(kind).removeprefix("torch.")
         raise PrecisionError(
-            f"In {name}, rounding makes up about {tolerance * safe / smallest:.0%} of a finite difference "
+            f"In {name}, rounding makes up about {_TOLERANCE * safe / smallest:.0%} of a finite difference "
             f"over h = {smallest:g}: use h ≥ {safe:.2g}, or keep the weights in float32 and leave autocast='off'."
         )
