@@ -1,15 +1,17 @@
 """The figures of docs: from which results each is drawn, and how."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from docs.make.dials import FIGURES as DIALS
+from docs.make.dials import draw_dials
 from docs.make.fill import folders
 from docs.make.scatter import draw_shootout
 from docs.make.shootout import FIGURE, RECORDS, can_be_drawn
 from docs.make.sweep import draw_sweep
-from docs.make.verdicts import read_verdicts
+from docs.make.verdicts import Verdict, read_verdicts
 from gradreg.evaluation.files import FACTS
 from gradreg.report.charts.files import draw
 from gradreg.report.tables.runs import read
@@ -48,13 +50,13 @@ def _of_runs(pattern: str, root: Path) -> bytes:
         return draw_sweep(runs, Path(folder) / "sweep.svg").read_bytes()
 
 
-def _of_verdicts(pattern: str, root: Path) -> bytes | None:
-    """Every method of a shoot-out, as soon as there are some."""
+def _of_verdicts(drawn: Callable[[Sequence[Verdict], Path], Path], pattern: str, root: Path) -> bytes | None:
+    """Of judged networks, as soon as there are some."""
     found = read_verdicts([pattern], root)
     if not can_be_drawn(found):
         return None
     with TemporaryDirectory() as folder:
-        return draw_shootout(found, Path(folder) / "shootout.svg").read_bytes()
+        return drawn(found, Path(folder) / "figure.svg").read_bytes()
 
 
 FIGURES: Mapping[str, Callable[[Path], bytes | None]] = {
@@ -63,6 +65,7 @@ FIGURES: Mapping[str, Callable[[Path], bytes | None]] = {
     "docs/paper-l2.svg": partial(_of_report, "figure-1-l2", "results/paper/*"),
     "docs/paper-linf.svg": partial(_of_report, "figure-1-linf", "results/paper/*"),
     "docs/sweep.svg": partial(_of_runs, "results/sweep/*"),
-    FIGURE: partial(_of_verdicts, RECORDS),
+    FIGURE: partial(_of_verdicts, draw_shootout, RECORDS),
+    **{figure: partial(_of_verdicts, draw_dials, pattern) for figure, pattern in DIALS.items()},
 }
 """By path from the checkout: from the checkout to the bytes of the figure; None as long as it has no results."""

@@ -15,7 +15,7 @@ After "gradreg:" stands one of
 - "steps", from a file of `python -m bench training --json`,
 - "precision", from a file of `python -m bench precision --json`,
 - "band learned" or "band judged", from a file of `python -m bench band --json`,
-- "verdicts" and answer, goals, shootout, figure or trials, from records of `python -m bench verdict --out`,
+- "verdicts" and answer, goals, shootout, figure, trials or dials, from records of `python -m bench verdict --out`,
   with times from results/bench/steps.json, the file of `python -m bench steps --json`.
 
 After "from" stand the folders, as patterns relative to the checkout of the page (the nearest folder above it that holds
@@ -29,6 +29,7 @@ from pathlib import Path
 from docs.make import benches
 from docs.make.band import band_table
 from docs.make.claims import claims_table
+from docs.make.dials import dials_table
 from docs.make.goals import answer_table, goals_table
 from docs.make.ordering import ordering
 from docs.make.precision import precision_table
@@ -61,6 +62,7 @@ _OF_VERDICTS = {
     "shootout": shootout_table,
     "figure": figure_table,
     "trials": trials_table,
+    "dials": dials_table,
 }
 
 

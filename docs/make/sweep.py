@@ -28,6 +28,7 @@ class Sweep:
     key: str
     values: tuple[Any, ...]
     runs: tuple[Run, ...]
+    middle: Run
 
 
 def sweeps(runs: Sequence[Run]) -> list[Sweep]:
@@ -40,7 +41,7 @@ def sweeps(runs: Sequence[Run]) -> list[Sweep]:
             changed.setdefault(next(iter(found)), []).append(run)
     if not changed:
         raise DataError("No two of these runs differ in one setting alone, so there is no sweep to draw.")
-    return [_sweep(key, [base, *found]) for key, found in changed.items()]
+    return [_sweep(key, base, found) for key, found in changed.items()]
 
 
 def draw_sweep(runs: Sequence[Run], file: Path) -> Path:
@@ -72,11 +73,9 @@ def panels(runs: Sequence[Run]) -> "Figure":
 
 def _panel(axes: "Axes", sweep: Sweep, among: Sequence[Run]) -> None:
     at = range(len(sweep.runs))
-    # From one name to the next there is no way to go.
-    joined = "-" if _are_numbers(sweep.values) else "none"
     for key, colour, face in (("clean", COLOURS[0], "white"), ("probe", COLOURS[1], COLOURS[1])):
         heights = [float(run.best[key]) for run in sweep.runs]
-        axes.plot(at, heights, color=colour, linestyle=joined, linewidth=0.8)
+        axes.plot(at, heights, color=colour, linestyle=joined(sweep), linewidth=0.8)
         axes.plot(at, heights, color=colour, linestyle="none", marker="o", markersize=4.5, markerfacecolor=face)
     for place, run in zip(at, sweep.runs, strict=True):
         ratio = cost(run, among)
@@ -87,10 +86,21 @@ def _panel(axes: "Axes", sweep: Sweep, among: Sequence[Run]) -> None:
             axes.annotate(
                 f"{ratio:.2f}×", above, (0, 5), textcoords="offset points", fontsize=6, ha="center", bbox=patch
             )
-    axes.set_xticks(list(at), tick_labels([setting(sweep.key, value) for value in sweep.values]), fontsize=6)
-    axes.set_xlim(-0.5, len(sweep.runs) - 0.5)
+    mark_values(axes, sweep)
     axes.set_title(short(sweep.key), fontsize=7)
     axes.grid(axis="y", color=GUIDE, linewidth=0.3)
+
+
+def joined(sweep: Sweep) -> str:
+    """The style of a line through its points: from one name to the next there is no way to go."""
+    return "-" if _are_numbers(sweep.values) else "none"
+
+
+def mark_values(axes: "Axes", sweep: Sweep) -> None:
+    """Below a panel, the setting of each run."""
+    labels = tick_labels([setting(sweep.key, value) for value in sweep.values])
+    axes.set_xticks(range(len(labels)), labels, fontsize=6)
+    axes.set_xlim(-0.5, len(labels) - 0.5)
 
 
 def tick_labels(names: Sequence[str]) -> list[str]:
@@ -99,13 +109,14 @@ def tick_labels(names: Sequence[str]) -> list[str]:
     return [f"\n{name}" if crowded and place % 2 else name for place, name in enumerate(names)]
 
 
-def _sweep(key: str, runs: Sequence[Run]) -> Sweep:
+def _sweep(key: str, middle: Run, changed: Sequence[Run]) -> Sweep:
     """Numbers in rising order; names stay in the order of the runs."""
+    runs = [middle, *changed]
     values = [run.settings.get(key) for run in runs]
     order = list(range(len(runs)))
     if _are_numbers(values):
         order.sort(key=lambda i: values[i])  # type: ignore[arg-type,return-value]
-    return Sweep(key, tuple(values[i] for i in order), tuple(runs[i] for i in order))
+    return Sweep(key, tuple(values[i] for i in order), tuple(runs[i] for i in order), middle)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -14,8 +14,10 @@ HELD_OUT = "held-out"
 _CAPTION = (
     "Accuracy on the images that the training held out, clean and under `standard` attacks. Changed, and ahead under "
     "attack: against the trial of the method that has most in common with its others, in percentage points, with the "
-    "paired 95 % interval over images. Taken: the rows of the goals have these settings."
+    "paired 95 % interval over images."
 )
+_TAKEN = " Taken: the rows of the goals have these settings."
+_NOTHING_YET = "No trial has been judged yet."
 _WORDS = {"adversarial": "adversarial training", "gradient": "the penalty"}
 
 
@@ -31,7 +33,7 @@ def trials_table(verdicts: Sequence[Verdict]) -> Table:
     return Table(
         "trials",
         "Trials",
-        f"{_CAPTION} Trials by method: {counts}. {about(trials)}" if trials else "No trial has been judged yet.",
+        f"{_CAPTION}{_TAKEN if chosen else ''} Trials by method: {counts}. {about(trials)}" if trials else _NOTHING_YET,
         (
             Column("method", "What was trained."),
             Column("changed", "Settings that differ from the trial that has most in common with the others."),
@@ -40,7 +42,7 @@ def trials_table(verdicts: Sequence[Verdict]) -> Table:
             Column("ahead", "Under attack, of the trial that the changes are to.", "high"),
             Column("hours", "Of training.", "low"),
             Column("n", "Held-out images."),
-            Column("taken", "Whether the rows of the goals have these settings."),
+            *([Column("taken", "Whether the rows of the goals have these settings.")] if chosen else []),
         ),
         tuple(rows),
         of="trial",
@@ -60,7 +62,7 @@ def _rows(group: Sequence[Verdict], chosen: Sequence[object]) -> list[Row]:
                 _ahead(each, next(other for other in group if other.name == base.name)),
                 number(each.hours),
                 count(len(each.letters)),
-                word("taken" if each.settings in chosen else "–"),
+                *([word("taken" if each.settings in chosen else "–")] if chosen else []),
             ),
         )
         for each in sorted(group, key=lambda one: (-one.robust, -one.clean))

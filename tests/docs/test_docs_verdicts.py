@@ -11,6 +11,8 @@ import torch
 from bench.arithmetic import step_forwards
 from bench.recipe import step_settings
 from docs.make import times, verdicts
+from docs.make.dials import FIGURES as DIALS
+from docs.make.dials import dials_table, panels
 from docs.make.figures import FIGURES
 from docs.make.fill import fill
 from docs.make.goals import HELD, MISSED, NOT_YET, contests, goals_table
@@ -49,6 +51,7 @@ def write(tmp_path: Path) -> Write:
         hours: float = 1.0,
         eps: str = "8/255",
         split: str = "test",
+        folder: str | None = None,
         **others: Any,
     ) -> Path:
         """A record of a network that is right on the first `clean` images, and robust on the first `robust`."""
@@ -68,8 +71,8 @@ def write(tmp_path: Path) -> Write:
             "machine": {"commit": "abc"},
             "verdicts": letters,
         }
-        folder = "trials" if split == "held-out" else "goals" if "near" in name or "far" in name else "shootout"
-        path = tmp_path / "results" / folder / f"{name}.json"
+        usual = "trials" if split == "held-out" else "goals" if "near" in name or "far" in name else "shootout"
+        path = tmp_path / "results" / (folder or usual) / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record | others))
         return path
@@ -257,6 +260,34 @@ def test_trials_say_what_was_changed_and_what_was_taken(tmp_path: Path, write: W
     assert [texts(table, "at-base")[column] for column in (1, 4)] == ["–", "–"]
     assert [texts(table, row.name)[-1] for row in table.rows] == ["taken", "–", "–", "–"]
     assert f"{where}, adversarial training: 3; {where}, the penalty: 1" in table.caption
+
+
+def test_dials_are_drawn_as_far_as_they_are_ahead_of_the_middle(tmp_path: Path, write: Write) -> None:
+    ours: dict[str, Any] = {"folder": "dials", "split": "held-out"}
+    write("near-middle", "cifar10-compact-noisy-linf", clean=240, robust=150, **ours)
+    figures = [FIGURES[name] for name in DIALS]
+    assert [draw(tmp_path) for draw in figures] == [None, None], "there is nothing to compare"
+    write("near-noise-0", "cifar10-compact-noisy-linf", "objective.noise=0", clean=244, robust=140, **ours)
+    write("near-noise-2", "cifar10-compact-noisy-linf", "objective.noise=16/255", clean=236, robust=152, **ours)
+    write("near-relu", "cifar10-compact-noisy-linf", 'model.activation="relu"', clean=240, robust=146, **ours)
+    near, far = (draw(tmp_path) for draw in figures)
+    assert near is not None
+    assert far is None
+    found = read_verdicts(["results/dials/*.json"], tmp_path)
+    drawn = {axes.get_title(): axes for axes in panels(found).axes if axes.get_title()}
+    assert list(drawn) == ["noise", "model.activation"]
+    bars: list[Any] = list(drawn["noise"].containers)
+    clean, robust = (each.lines[0].get_ydata() for each in bars)
+    assert list(clean) == pytest.approx([1.0, 0.0, -1.0])
+    assert list(robust) == pytest.approx([-2.5, 0.0, 0.5])
+    labels = [label.get_text() for label in drawn["noise"].get_xticklabels()]
+    assert labels == ["0/255", "8/255", "16/255"]
+    table = dials_table(found)
+    assert table.caption.startswith("![How far each setting is ahead of the recipe")
+    assert "(dials-near.svg)" in table.caption
+    assert "far" not in table.caption.split("Accuracy on")[0].replace("How far", "")
+    assert "taken" not in [column.heading for column in table.columns], "no row of the goals is chosen by dials"
+    assert texts(table, "near-noise-0")[4] == "−2.5"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What results/shootout.sh, goals.sh and overfitting.sh train and judge: how rows differ, and that they can begin."""
+"""What the scripts in results train and judge: how rows differ, and that they can begin."""
 
 import os
 import re
@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from gradreg.config import tables
 from gradreg.config.fractions import fraction
 from gradreg.models import build
 from gradreg.models.registry import complete
 from gradreg.objectives import Gradient, Undefended
 from gradreg.processes import Processes
+from gradreg.report.tables.settings import differences, flat
 from gradreg.runs import recipes
 from gradreg.runs.settings import Config
 from gradreg.training.step import Learner
@@ -46,7 +48,7 @@ def asked(folder: Path, *names: str, script_name: str = "shootout.sh", **more: s
     for name in (script_name, "steps.sh"):
         shutil.copy(RESULTS / name, folder / name)
     log = folder / "asked"
-    log.unlink(missing_ok=True)
+    log.write_text("")
     environment = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "ASKED": str(log)} | more
     command = ["bash", str(folder / script_name), str(folder / "runs"), str(folder / "data"), *names]
     subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
@@ -69,7 +71,6 @@ def option(command: list[str], name: str) -> str:
 
 def check_takes_a_step(row: Config) -> None:
     """A narrow network does, in the arithmetic of the row, after the ramp."""
-    assert row.amp == "bf16"
     options = complete({**row.model, "width": 4}, 10, 3)
     learner = Learner(build(options.pop("name"), **options), row, ALONE)
     outcome = learner.step(torch.rand(4, 3, 16, 16), torch.tensor([1, 2, 3, 4]), (0, 0), 0, 2.0, 0.1)
@@ -99,6 +100,7 @@ def test_rows_differ_in_objective_and_seed_alone(commands: list[list[str]]) -> N
 
 def test_every_row_takes_a_step(commands: list[list[str]]) -> None:
     for row in [config(command) for command in commands if command[0] == "train"][:13]:
+        assert row.amp == "bf16"
         check_takes_a_step(row)
 
 
@@ -164,6 +166,26 @@ def test_rows_of_goals_are_trained_alike_and_judged_at_their_radius(tmp_path: Pa
         if row.model["name"] == "compact":
             check_takes_a_step(row)
     assert found[-1] == ["-m", "docs.make", "docs/robustness.md"]
+
+
+def test_dials_change_one_setting_each_and_can_begin(tmp_path: Path) -> None:
+    found = asked(tmp_path, script_name="dials.sh")
+    runs = {name_of(each): config(each) for each in found if each[0] == "train"}
+    judged = {name_of(each): each for each in found if each[:2] == ["-m", "bench"]}
+    assert runs.keys() == judged.keys()
+    for name, row in runs.items():
+        middle = flat(tables.plain(runs[f"{name.partition('-')[0]}-middle"]))
+        assert len(differences(flat(tables.plain(row)), middle)) == (not name.endswith("-middle")), name
+        assert isinstance(row.objective, Gradient)
+        assert row.probe is not None
+        assert fraction(option(judged[name], "eps")) == pytest.approx(row.probe.eps)
+        assert (option(judged[name], "split"), Path(option(judged[name], "out")).name) == ("held-out", "dials")
+    for row in runs.values():
+        if row.model["name"] == "compact":
+            check_takes_a_step(row)
+    assert found[-1] == ["-m", "docs.make", "docs/robustness.md", "docs/dials-near.svg", "docs/dials-far.svg"]
+    again = asked(tmp_path, "far", script_name="dials.sh", DIALS_SET="epochs=1")
+    assert again == []
 
 
 def test_runs_that_overfit_and_those_that_do_not_differ_in_noise_alone(tmp_path: Path) -> None:
