@@ -125,7 +125,7 @@ def test_a_mean_of_losses_may_stay_in_bf16(batch: tuple[Tensor, Tensor]) -> None
 
 
 def test_a_network_that_is_sure_of_most_images_may_stay_in_bf16(batch: tuple[Tensor, Tensor]) -> None:
-    """Large logits and a loss near 0 of half of the images: rounding is much of their difference, which is near 0 too."""
+    """Large logits, and losses near 0 of most images: rounding is much of their difference, which is near 0 too."""
     x, _ = batch
     linear = nn.Linear(768, 10)
     nn.init.normal_(linear.weight, std=2.0)

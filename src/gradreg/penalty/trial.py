@@ -23,8 +23,8 @@ from gradreg.precision import at_least_single, contenders
 # where it is known from their size, and of anything else, where it is measured.
 _TOLERANCE, _MEASURED_TOLERANCE = 0.02, 0.05
 # The loss may be a mean of losses at both ends, of which no rounding is magnified: low precision then does no more harm
-# than in plain training, and the difference is only looked at. It must still rise above its rounding, as measured: by the
-# size of its logits alone a network that is sure of most images would be refused in the middle of its training.
+# than in plain training, and the difference is only looked at. It must still rise above its rounding, as measured: by
+# the size of its logits alone, a network that is sure of most images would be refused in the middle of its training.
 _TOLERANCE_OF_MEANS = 0.5
 # So far along the difference the loss is looked at again: a curved loss is a parabola there, a rounded one is not.
 _PART = 1 / 8
