@@ -1,5 +1,6 @@
 """What must not change an answer: the batch, its order, the scale and shift of logits, the global random state."""
 
+import math
 from typing import Any
 
 import pytest
@@ -109,6 +110,19 @@ def test_seeds_matter_and_the_global_state_does_not() -> None:
     torch.rand(7)
     assert torch.equal(square(model, x, y, steps=30).distance, first.distance)
     assert not torch.equal(square(model, x, y, steps=30, seed=1).distance, first.distance)
+
+
+@pytest.mark.parametrize("threat", ["l2", "linf"])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 4), (70, 2, 2)])
+def test_volumes_and_many_channels_get_square_patches(shape: tuple[int, ...], threat: str) -> None:
+    """Clips of C channels and D frames and images of more than 64 channels ended in a traceback of broadcasting."""
+    pixels = math.prod(shape)
+    model, x = linear_model(pixels, 4), images(4, pixels, "middle").view(-1, *shape)
+    y = model(x).argmax(1)
+    found = square(model, x, y, threat=threat, steps=40)
+    assert (found.distance.isfinite() & (found.distance > 0)).all()
+    alone = torch.cat([square(model, x[i : i + 1], y[i : i + 1], threat=threat, steps=40).distance for i in range(4)])
+    torch.testing.assert_close(found.distance, alone, rtol=1e-5, atol=0)
 
 
 def test_streams_are_uniform_normal_and_apart() -> None:

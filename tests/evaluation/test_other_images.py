@@ -46,6 +46,16 @@ def test_other_images_with_the_same_labels_are_not_compared_one_by_one(tmp_path:
     assert "other images of images than one" in Comparison.of([one, other]).notes[0]
 
 
+@pytest.mark.parametrize("shape", [(48,), (6, 8), (2, 3, 2, 4)])
+def test_vectors_and_volumes_are_reported_without_pictures(shape: tuple[int, ...], tmp_path: Path) -> None:
+    x, y = pictures(1)
+    flat = evaluate(linear(), (x.view(12, *shape), y), **QUICK)
+    torch.testing.assert_close(flat.threats["l2"].attacked.distance, named(1, "one").threats["l2"].attacked.distance)
+    flat.save(tmp_path / "flat")
+    gradreg.report([load(tmp_path / "flat")], tmp_path / "report.html")
+    assert "data:image" not in (tmp_path / "report.html").read_text()
+
+
 def test_files_of_before_are_compared_by_position() -> None:
     one, other = named(1, "one"), named(2, "other")
     old = replace(other, data=replace(other.data, pixels=()))

@@ -9,6 +9,9 @@ from gradreg.attacks.search import Search
 from gradreg.checks.scalars import Count, UpTo1
 from gradreg.norms import per_image
 
+# At least so many signs are drawn for a patch.
+_SIGNS = 64
+
 
 @attack_on("l2", "linf", because="its patches are made for their balls")
 def square(search: Search, steps: Count = 500, share: UpTo1 = 0.3) -> None:
@@ -64,7 +67,8 @@ def _patch(search: Search, step: int, share: float) -> tuple[Tensor, Tensor]:
     height, width = (shape[-2], shape[-1]) if len(shape) > 2 else (1, shape[-1])
     side = max(1, round((share * height * width) ** 0.5)) if height > 1 else max(1, round(share * width))
     sides = min(side, height), min(side, width)
-    luck = search.uniform(step, search.x.flatten(1)[:, :1].expand(-1, 2 + 64))
+    channels = shape[1] if len(shape) > 3 else 1
+    luck = search.uniform(step, search.x.flatten(1)[:, :1].expand(-1, 2 + max(_SIGNS, channels)))
     inside = []
     for axis, (length, covered) in enumerate(zip((height, width), sides, strict=True)):
         first = (luck[:, axis] * (length - covered + 1)).floor()[:, None]
@@ -73,6 +77,5 @@ def _patch(search: Search, step: int, share: float) -> tuple[Tensor, Tensor]:
     rows, columns = inside
     patch = rows[:, :, None] & columns[:, None, :] if len(shape) > 2 else columns
     patch = patch.view(len(patch), *[1] * (len(shape) - 3), *patch.shape[1:]) if len(shape) > 2 else patch
-    channels = 1 if len(shape) < 4 else shape[-3]
     signs = torch.where(luck[:, 2 : 2 + channels] < 0.5, -1.0, 1.0).to(search.x.dtype)
-    return patch, signs.view(len(signs), channels, 1, 1) if len(shape) > 3 else per_image(signs[:, 0], search.x)
+    return patch, signs.view(len(signs), channels, *[1] * (len(shape) - 2)) if len(shape) > 2 else signs

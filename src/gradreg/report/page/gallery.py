@@ -59,12 +59,15 @@ class _Wall:
 
 
 def walls(comparison: Comparison) -> tuple[list[_Wall], int]:
-    """All that were kept, and the side in pixels to which larger pictures were reduced (0: none was)."""
+    """All pictures that were kept, and the side in pixels to which larger ones were reduced (0: none was).
+
+    Of vectors and volumes, which are no pictures, there are none.
+    """
     kept = [
         (each, found, found.gallery, shown)
         for each in comparison.evaluations
         for found in each.threats.values()
-        if found.gallery is not None and (shown := _broken(found, found.gallery))
+        if found.gallery is not None and found.gallery.clean.ndim == 4 and (shown := _broken(found, found.gallery))
     ]
     side = max((max(gallery.clean.shape[2:]) for *_, gallery, _ in kept), default=1)
     most = max(_FEWEST, min(_MOST, _BUDGET * 3 // 4 // (9 * side**2 * max(1, len(kept)))))
