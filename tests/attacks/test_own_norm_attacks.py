@@ -1,11 +1,13 @@
 """Attacks in norms that they know nothing of, on models whose distances are known."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from attack_models import Linear, small_network
 from torch import Tensor
 
-from gradreg import ConfigError
+from gradreg import ConfigError, GradregWarning, regularized_loss
 from gradreg.attacks import Pool, attack, autoattack
 from gradreg.attacks.suite import ATTACKS
 from gradreg.norms import L1, L2, Threat, ThreatName, Weighted, threat
@@ -104,6 +106,42 @@ def test_walls_of_the_box_are_no_obstacle() -> None:
         best = attack(model, x, y, threat=t, attacks="standard")
         assert found.success.all()
         assert (found.distance / best.distance).median() <= 1.15
+
+
+class Refusing(ThreeHalves):
+    """A norm as many write it: `view(len(v), -1)` of no images is an error."""
+
+    def norm(self, v: Tensor) -> Tensor:
+        return super().norm(v.reshape(len(v), -1))
+
+    def dual_norm(self, g: Tensor) -> Tensor:
+        return super().dual_norm(g.reshape(len(g), -1))
+
+
+@pytest.mark.parametrize("t", [*(NORMS[kind] for kind in KINDS), Refusing()], ids=[*KINDS, "refusing"])
+def test_a_batch_without_an_adversarial_image_has_none_in_any_norm(t: Threat) -> None:
+    """All misclassified, or nothing to be found: no norm is asked about no images."""
+    model, x, y = hyperplanes(3)
+    assert (attack(model, x, (y + 1) % 3, threat=t, attacks="quick").distance == 0).all()
+    model.weight.data *= 0
+    model.bias.data = torch.tensor([0.0, 1.0, 2.0])
+    with pytest.warns(GradregWarning, match="gradient is zero"):
+        found = attack(model, x, torch.full_like(y, 2), threat=t, attacks="quick")
+    assert found.distance.isinf().all()
+
+
+def test_a_norm_may_be_a_dataclass() -> None:
+    """With fields to compare it has no hash, by which what is known of a norm was kept."""
+
+    @dataclass
+    class Scaled(L2):
+        factor: float = 1.0
+
+    model, x, y = hyperplanes(2)
+    expected = attack(model, x, y, threat="l2", attacks="quick").distance
+    torch.testing.assert_close(attack(model, x, y, threat=Scaled(), attacks="quick").distance, expected)
+    out = regularized_loss(model, x, y, threat=Scaled(), eps=0.1)
+    torch.testing.assert_close(out.loss, regularized_loss(model, x, y, threat="l2", eps=0.1).loss)
 
 
 def test_what_does_not_support_a_norm_is_left_out_or_refused() -> None:

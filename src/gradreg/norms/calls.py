@@ -1,7 +1,8 @@
 """The methods of a norm as users call them: what they are given is checked, and then they are run.
 
 Attacks and penalties call them in every step with tensors of their own, where a check would cost a look at the device:
-what is called from within gradreg is run as it is, and so is whatever that calls.
+what is called from within gradreg is run as it is, and so is whatever that calls. No norm is run on no images, of which
+`v.view(len(v), -1)` makes an error.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from gradreg.checks.objects import check_kind
 from gradreg.checks.scalars import check_number, shown
 from gradreg.checks.tensors import check_dense, check_width, on_host
 from gradreg.errors import ConfigError
+from gradreg.precision import at_least_single
 
+_LENGTHS = ("norm", "dual_norm")
 # What each takes, by the kinds of its arguments.
 _METHODS = {
     **dict.fromkeys(("norm", "dual_norm", "ascent", "pull", "climb"), ("batch",)),
@@ -44,7 +47,10 @@ def _guarded(method: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[...
     def checked(self: Any, *args: Any, **keywords: Any) -> Any:
         if torch.compiler.is_compiling() or _WITHIN.get():
             return method(self, *args, **keywords)
-        if not is_called_by_gradreg():
+        if is_called_by_gradreg():
+            if args and isinstance(args[0], Tensor) and len(args[0]) == 0:
+                return _of_none(method.__name__, args[0])
+        else:
             given = dict(zip(names, args, strict=False)) | keywords
             if all(name in given for name in names):  # else Python says what is missing
                 for name, kind in zip(names, kinds, strict=True):
@@ -57,6 +63,11 @@ def _guarded(method: Callable[..., Any], kinds: tuple[str, ...]) -> Callable[...
             _WITHIN.reset(token)
 
     return checked
+
+
+def _of_none(name: str, batch: Tensor) -> Tensor:
+    """What a method returns for no images: attacks need not know which norms can be asked about none."""
+    return batch.new_empty(0, dtype=at_least_single(batch.dtype)) if name in _LENGTHS else batch.clone()
 
 
 def _check_kind_of_tensor(name: str, value: Any) -> None:

@@ -1,7 +1,6 @@
 """Do the methods of a norm belong together? A wrong dual or direction gives figures that are wrong and look right."""
 
 from collections.abc import Callable, Iterator
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from gradreg.checks.tensors import check_batch
 from gradreg.errors import ConfigError
 from gradreg.norms.base import Threat
 from gradreg.norms.linear import LinearImage
+from gradreg.norms.memory import Memory
 from gradreg.norms.tensors import inner
 from gradreg.precision import at_least_single
 
@@ -21,7 +21,7 @@ _TOLERANCE = 1e-3
 _RADIUS = 0.5
 
 _Checked = tuple[tuple[int, ...], torch.device, torch.dtype]
-_PASSED: WeakKeyDictionary[Threat, set[_Checked]] = WeakKeyDictionary()
+_PASSED = Memory[set[_Checked]](set)
 
 
 def checked(threat: Threat, like: Tensor) -> Threat:
@@ -30,7 +30,7 @@ def checked(threat: Threat, like: Tensor) -> Threat:
     check_batch(like, "like")
     if threat.p is not None and type(threat).__module__.startswith("gradreg."):
         return threat
-    passed = _PASSED.setdefault(threat, set())
+    passed = _PASSED.of(threat)
     kind = tuple(like.shape[1:]), like.device, at_least_single(like.dtype)
     if kind not in passed:
         if not type(threat).__module__.startswith("gradreg."):

@@ -1,6 +1,7 @@
 """A norm that knows which pixels change together."""
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import torch
@@ -109,7 +110,7 @@ class Mahalanobis(LinearImage):
 
     def _layout(self, v: Tensor) -> tuple[int, int, int]:
         """Blocks, their size, and how many columns of an image each block multiplies."""
-        shape, pixels = tuple(v.shape[1:]), v[0].numel()
+        shape, pixels = tuple(v.shape[1:]), prod(v.shape[1:])
         blocks, size = self._blocks.shape[:2]
         if blocks * size == pixels and (blocks == 1 or blocks == shape[0]):
             return blocks, size, 1

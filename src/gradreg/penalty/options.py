@@ -2,7 +2,6 @@
 
 from math import isfinite, sqrt
 from typing import Literal
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from gradreg.checks.tensors import (
 from gradreg.errors import ConfigError, DataError
 from gradreg.losses import cross_entropy
 from gradreg.norms import L1, L2, Linf, Threat
+from gradreg.norms.memory import Memory
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
 
@@ -35,7 +35,7 @@ Statistics = Literal["noisy", "clean"]
 _PAPER_STEP = 0.01
 # How far a pixel can lie from another one, however images are normalised.
 _WIDTH = 2 * NORMALISED
-_LENGTHS: WeakKeyDictionary[Threat, dict[object, float]] = WeakKeyDictionary()
+_LENGTHS = Memory[dict[object, float]](dict)
 
 
 def form(
@@ -103,7 +103,7 @@ def _length_of_ones(geometry: Threat, x: Tensor) -> float:
     """‖1‖ of such images; of a norm that is no lp norm it is asked once for each shape."""
     if type(geometry) in (L1, L2, Linf) and geometry.p is not None:
         return float(x[0].numel() ** (1 / geometry.p))
-    known = _LENGTHS.setdefault(geometry, {})
+    known = _LENGTHS.of(geometry)
     kind = tuple(x.shape[1:]), x.device
     if kind not in known:
         with torch.no_grad():
