@@ -144,6 +144,19 @@ def test_polish_never_lengthens() -> None:
     assert (smooth.backwards == 0).all()
 
 
+@pytest.mark.parametrize("given", [torch.float64, torch.float16])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_a_start_may_be_of_another_float_type(kind: torch.dtype, given: torch.dtype) -> None:
+    model, x = small_network(), images(4, 20, "middle")
+    y = model(x).argmax(1)
+    start = torch.where(torch.rand_like(x) < 0.5, 0.0, 1.0)
+    found = polish(model, x.to(kind), y, start=start.to(given).requires_grad_())
+    expected = polish(model, x.to(kind), y, start=start.to(kind))
+    assert torch.equal(found.distance, expected.distance)
+    assert found.distance.dtype == kind
+    assert not found.adversarial.requires_grad
+
+
 def test_boundary_starts_where_it_is_told() -> None:
     """A warm start is never made worse, and needs no search for a start."""
     model, x = small_network(), images(6, 20, "middle")

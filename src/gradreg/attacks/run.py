@@ -161,6 +161,7 @@ def run_plan(
     results, told = [], []
     for number, ((images, labels), begin) in enumerate(zip(batches, starts, strict=True)):
         images = images.detach().to(at_least_single(images.dtype))
+        begin = None if begin is None else begin.detach().to(images.dtype)
         with classifier.counted(len(images), images.device) as queries:
             search = _prepare(classifier, images, labels, queries, options)
             report = _reporter(progress, number, len(batches))
