@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 import gradreg
-from gradreg import PrecisionError, regularized_loss
+from gradreg import GradregWarning, PrecisionError, regularized_loss
 from gradreg.calling.known import Known, known
 
 X = torch.rand(32, 1, 28, 28, generator=torch.Generator().manual_seed(0))
@@ -179,3 +179,44 @@ def test_a_criterion_s_own_generator_is_replayed() -> None:
     for _ in range(3):
         torch.rand(32, 10, generator=expected)
     assert torch.equal(criterion.dice.get_state(), expected.get_state())
+
+
+class _Scaled(torch.autograd.Function):
+    """The images as they are, and gradients times a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None]:
+        return ctx.factor * outer, None
+
+
+class Altered(nn.Module):
+    def __init__(self, first: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.network = first, network()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.network(self.first(x))
+        return found
+
+
+@pytest.mark.parametrize("how", [{"lam": 0.1}, {"threat": "linf", "eps": 0.03}, {"eps": 0.1, "graphs": 2}], ids=str)
+@pytest.mark.parametrize("factor", [-1.0, 100.0, 0.01])
+def test_gradients_that_are_changed_on_their_way_to_the_images_are_told(factor: float, how: dict[str, Any]) -> None:
+    """By reversal, scaling or a hook: the slope that is trained on has another sign or size than its gradient."""
+    with pytest.warns(GradregWarning, match="loss rises .* times as fast as that gradient says"):
+        regularized_loss(Altered(lambda x: _Scaled.apply(x, factor)), X, Y, **how)  # type: ignore[no-untyped-call]
+    regularized_loss(Altered(lambda x: _Scaled.apply(x, 1.0)), X, Y, **how)  # type: ignore[no-untyped-call]
+
+
+def test_a_penalty_of_nothing_is_told_unless_the_model_says_nothing_yet() -> None:
+    """Images that are rounded have no gradient; neither have those of a model whose last layer begins at zero."""
+    with pytest.warns(GradregWarning, match="gradient at all 32 images is exactly zero"):
+        assert regularized_loss(Altered(lambda x: (255 * x).round() / 255), X, Y, eps=0.1).penalty == 0
+    begun = network()
+    nn.init.zeros_(begun.get_parameter("3.weight"))
+    assert regularized_loss(begun, X, Y, eps=0.1).penalty == 0

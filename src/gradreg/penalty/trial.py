@@ -42,6 +42,9 @@ _MOST = 1 / 32
 _STILL = 0.2
 # An error does not matter if it stays below this over as many moves as lead from an image to zero.
 _NEGLIGIBLE = 1e-3
+# Near to an image the loss may climb so many times faster or slower than its gradient says, where so little is rounded
+# that an eighth of the difference shows it.
+_MISLED, _RESOLVED = 2.0, 0.01
 # Two losses of one image differ by less than this, relative to 1 and their size.
 _SAME = 1e-3
 # How h is enlarged in search of one that would do.
@@ -71,7 +74,7 @@ def check(
     kind = (part.x.dtype, torch.is_autocast_enabled(part.x.device.type), mean, type(geometry))
     length = per_pixel(h, geometry, part.at, scale)
     repeats, resolves = calls.known.due(kind, length)
-    if not repeats or not _can_be_looked_at(part.losses, slope):
+    if not repeats or not _can_be_looked_at(part.losses, part.logits, slope):
         return
     trial = _Trial(calls, part, move, slope * h)
     distance = geometry.norm(part.at) / geometry.norm(move).clamp(min=torch.finfo(slope.dtype).tiny)
@@ -84,9 +87,11 @@ def check(
                 "The model changes its own weights in every forward, and a penalty step makes several: they move more "
                 "often than in plain training. Keep what moves by itself in buffers, which move once per step."
             )
-        error = trial.rounding() if resolves else torch.zeros_like(spread)
-        numbers = torch.stack([spread, error, trial.rise.mean(), distance.mean(), part.losses.detach().abs().mean()])
-        apart, share, rise, moves, loss = numbers.tolist()
+        error, climb = trial.rounding_and_climb() if resolves else (torch.zeros_like(spread), torch.ones_like(spread))
+        rise, loss = trial.rise.mean(), part.losses.detach().abs().mean()
+        apart, share, along, rise, moves, loss = torch.stack(
+            [spread, error, climb, rise, distance.mean(), loss]
+        ).tolist()
         rounding = 64 * torch.finfo(part.losses.dtype).eps * (1 + loss)
         if not apart <= max(_MEASURED_TOLERANCE * rise, rounding) and not apart * moves <= _NEGLIGIBLE:
             raise ModelError(
@@ -101,6 +106,12 @@ def check(
                 f"{_way_out(trial, h, tolerance)}; if it has autocast, half-precision parts or quantisation inside, "
                 "take them out instead."
             )
+    if share <= _RESOLVED and (along < 1 / _MISLED or along > _MISLED):
+        warn(
+            f"Along the gradient at the images the loss rises {along:.2g} times as fast as that gradient says, so the "
+            "penalty trains on another slope: something in the model changes gradients, such as a hook, a custom "
+            "backward or gradient reversal. Let them pass to the images as they are."
+        )
     if resolves and _mixes_images(calls, part):
         warn(
             "criterion gives an image another loss when it is asked about it alone: the penalty takes the gradient of "
@@ -129,24 +140,33 @@ class _Trial:
         return any(changed(list(zip(before, (weight.detach() for weight in self.calls.weights), strict=True))))
 
     def rounding(self) -> Tensor:
+        """The fraction of the difference that is rounding error."""
+        return self.rounding_and_climb()[0]
+
+    def rounding_and_climb(self) -> tuple[Tensor, Tensor]:
         """The fraction of the difference that is rounding error, measured near to x and as far from it as x + hd is.
 
+        And the rise of the losses near to x, in units of that which is expected.
         What is smooth and yet curved far away is so little near to x that it cannot be a random walk there.
         Where many losses do not move at all, everything is: a step below the resolution looks perfectly smooth.
         """
         at, far = self.part.losses.detach(), self._losses(_PART)
         still = ((far == at) * self.rise).sum() / self.rise.sum()
-        near, wide = self._near(far), self._wide()
+        ahead, behind = self._losses(_PART / 2), self._losses(-_PART / 2)
+        climbs = torch.stack([at - behind, ahead - at]).mean(1) / (_PART / 2 * self.rise.mean())
+        # The slope of a loss that bends lies between those on both sides.
+        climb = torch.ones_like(climbs[0]).clamp(climbs.amin(), climbs.amax())
+        near, wide = self._near(far, ahead, behind), self._wide()
         walks = (wide / near.clamp(min=torch.finfo(near.dtype).tiny)).clamp(1, _WALK_WIDE).sqrt()
         found = torch.maximum(near, torch.minimum(walks * wide, _WALK_NEAR * near))
-        return torch.where(still > _STILL, torch.maximum(found, still), found)
+        return torch.where(still > _STILL, torch.maximum(found, still), found), climb
 
-    def _near(self, far: Tensor) -> Tensor:
+    def _near(self, far: Tensor, ahead: Tensor, behind: Tensor) -> Tensor:
         """By ℓ(x + s) − 3ℓ(x + s/2) + 3ℓ(x) − ℓ(x − s/2) for a part s of the move.
 
         Too small where such near points are rounded alike inside of the model, as x and x + hd are not.
         """
-        third = far - 3 * self._losses(_PART / 2) + 3 * self.part.losses.detach() - self._losses(-_PART / 2)
+        third = far - 3 * ahead + 3 * self.part.losses.detach() - behind
         return _FROM_THIRD * third.abs().mean() / self.rise.mean()
 
     def _wide(self) -> Tensor:
@@ -197,12 +217,13 @@ def _mixes_images(calls: Calls, part: Pass) -> bool:
     return bool((alone - first).abs() > _SAME * (1 + first.abs()))
 
 
-def _can_be_looked_at(losses: Tensor, slope: Tensor) -> bool:
+def _can_be_looked_at(losses: Tensor, logits: Tensor, slope: Tensor) -> bool:
     """Losses that are not finite are another trouble, which a loop sees; gradients that are not train on nothing."""
     if losses.is_meta:
         return False
     finite = slope.isfinite()
-    losses_are, gradients_are = torch.stack([losses.isfinite().all(), finite.all()]).tolist()
+    stuck = (slope == 0).all() & (losses > _SAME).all() & _told_apart(logits)
+    losses_are, gradients_are, stuck = torch.stack([losses.isfinite().all(), finite.all(), stuck]).tolist()
     if losses_are and not gradients_are:
         without = (~finite).nonzero()[:, 0].tolist()
         raise ModelError(
@@ -210,7 +231,18 @@ def _can_be_looked_at(losses: Tensor, slope: Tensor) -> bool:
             f"image {without[0]}, though the loss is: something in the model has no finite slope there, such as sqrt "
             "or pow at 0, also in a branch of torch.where that is not taken."
         )
+    if stuck:
+        warn(
+            f"The gradient at all {len(slope)} images is exactly zero, though the model tells them apart: the penalty "
+            "is 0 and trains nothing: if the model rounds its images or compares them with thresholds, give that a "
+            "straight-through gradient."
+        )
     return bool(losses_are)
+
+
+def _told_apart(logits: Tensor) -> Tensor:
+    """Whether a model says anything else of one image than of the next: not if its last layer begins at zero."""
+    return (logits[1:] != logits[:-1]).any()
 
 
 def _refuse_half_precision_logits(part: Pass, slope: Tensor, h: float | Tensor) -> None:
