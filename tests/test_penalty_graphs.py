@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from gradreg import regularized_loss
+from gradreg import ModelError, regularized_loss
 from gradreg.norms import THREATS
 
 Batch = tuple[Tensor, Tensor]
@@ -192,3 +192,43 @@ def test_without_gradients_no_weight_gradient_is_computed(smooth_net: nn.Module,
                 call()
             counts.append(counter.get_total_flops())
     assert counts[1] == 3 * counts[0]
+
+
+class Balanced(nn.Module):
+    """Keeps a loss of its own, as a mixture of experts does for their load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3))
+        self.load = torch.zeros(())
+        self.kept: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layers(x)
+        self.load, self.kept = found.square().mean(), [found]
+        return found
+
+
+@pytest.mark.parametrize("how", [{"lam": 0.1}, {"eps": 0.1}, {"eps": 0.1, "fraction": 0.5, "step": 1}], ids=str)
+def test_a_loss_that_the_model_keeps_is_added_with_two_graphs_and_refused_with_one(how: dict[str, Any]) -> None:
+    """Its graph is freed in the call, and torch would only say that this backward is the second one."""
+    x, y = torch.rand(6, 12, generator=torch.Generator().manual_seed(0)), torch.arange(6) % 3
+    model = Balanced()
+    out = regularized_loss(model, x, y, **how)
+    with pytest.raises(ModelError, match=r"keeps Balanced\.load of a forward .*: pass graphs=2"):
+        (out.loss + model.load).backward()
+    model = Balanced()
+    regularized_loss(model, x, y, **how).loss.backward()  # what nobody asks for does no harm
+    if "fraction" not in how:
+        weight = model.layers.get_parameter("3.weight")
+        model.zero_grad()
+        alone = regularized_loss(model, x, y, graphs=2, **how)
+        (alone.loss + model.load).backward()
+        assert weight.grad is not None
+        both = weight.grad.clone()
+        model.zero_grad()
+        regularized_loss(model, x, y, graphs=2, **how).loss.backward()
+        model(x)
+        model.load.backward()
+        torch.testing.assert_close(both, weight.grad)

@@ -73,6 +73,11 @@ class State:
         self._quiet = [place for place in buffers if place not in moving]
 
     @property
+    def learning(self) -> bool:
+        """Whether this step finds out what a pass changes, as a model's first one does."""
+        return self._learning
+
+    @property
     def moves(self) -> bool:
         """Whether a pass changes anything, or may, as far as is known."""
         return bool(self._known.moving if self._known.moving is not None else self._places)

@@ -19,6 +19,7 @@ from gradreg.calling.answers import required
 from gradreg.calling.state import Moment
 from gradreg.errors import ConfigError, ModelError
 from gradreg.norms import per_image
+from gradreg.penalty.kept import kept_with_graphs, refuse_backward
 from gradreg.penalty.passes import Calls, Pass, as_recorded
 
 
@@ -79,9 +80,17 @@ class Terms:
             left, self._open = self._open, []
             for losses, coefficients in left:
                 self.settle(losses, coefficients)
+        if self._freed and self._calls.state.learning:
+            self._explain_what_is_kept()
         pairs = [*self._open, *self._known.items()]
         found: Tensor = _Prescribed.apply(value, *(of for of, _ in pairs), *(gradient for _, gradient in pairs))  # type: ignore[no-untyped-call]
         return found
+
+    def _explain_what_is_kept(self) -> None:
+        """At a model's first step: what it keeps of a freed graph, as an auxiliary loss, says so in a backward."""
+        for name, tensor in kept_with_graphs(self._calls.modules):
+            if any(map(_is_spent, _walk(tensor, 0, None).nodes & self._freed)):
+                refuse_backward(name, tensor)
 
     def _settle(self, graph: "_Graph", losses: Tensor, coefficients: float | Tensor) -> None:
         self._freed |= graph.nodes

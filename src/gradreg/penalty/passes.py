@@ -111,14 +111,14 @@ class Calls:
         # What moves is known by its place among these modules.
         about = (bn, autocast, code_of(criterion), code_of(output), *map(type, others))
         self.known = known(model, modules, *about)
-        self._modules = [*modules, *others]
+        self.modules = [*modules, *others]
         generators += [generator for generator in more if all(generator is not each for each in generators)]
-        self.state = State(self._modules, generators, self.known, owners=[model, criterion, output])
+        self.state = State(self.modules, generators, self.known, owners=[model, criterion, output])
 
     @cached_property
     def weights(self) -> list[Tensor]:
         """Parameters with values of their own: those of parallel training come and go in a pass."""
-        found = (weight for module in self._modules for weight in module._parameters.values())
+        found = (weight for module in self.modules for weight in module._parameters.values())
         return [weight for weight in found if type(weight) is nn.Parameter and not weight.is_inference()]
 
     def writes(self) -> int:
@@ -166,7 +166,7 @@ class Calls:
         if not parametrize._cache_enabled:
             return
         with self._conditions(device_type), callers_default():
-            for module in filter(parametrize.is_parametrized, self._modules):
+            for module in filter(parametrize.is_parametrized, self.modules):
                 for name in module.parametrizations:  # type: ignore[union-attr]
                     getattr(module, name)
 
