@@ -170,3 +170,31 @@ def test_a_criterion_of_a_file_is_quoted_in_short(tmp_path: Path) -> None:
             gradreg.bounds(linear(), X, Y, read, criterion=criterion)
         assert len(str(caught.value)) < 300
     assert len(str(read)) < 1000
+
+
+class Picture(Tensor):
+    """As libraries of images have them."""
+
+
+class Category(Tensor):
+    """Of another class: torch refuses operations of both."""
+
+
+@pytest.mark.parametrize("logits", [Tensor, Picture])
+def test_classes_of_tensors_are_taken_as_the_values_they_hold(logits: type[Tensor]) -> None:
+    torch.manual_seed(0)
+    x, net = torch.rand(6, 1, 4, 4), nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).eval()
+    y = net(x).argmax(1)
+
+    def model(x: Tensor) -> Tensor:
+        found: Tensor = net(x)
+        return found.as_subclass(logits)
+
+    given, labels = x.as_subclass(Picture), y.as_subclass(Category)
+    out, expected = (gradreg.regularized_loss(f, a, b, eps=0.1) for f, a, b in ((model, given, labels), (net, x, y)))
+    assert type(out.loss) is type(out.logits) is Tensor
+    torch.testing.assert_close(out.loss, expected.loss)
+    found = gradreg.attack(model, given, labels, attacks="quick")
+    assert type(found.distance) is type(found.adversarial) is Tensor
+    torch.testing.assert_close(found.distance, gradreg.attack(net, x, y, attacks="quick").distance)
+    assert len(gradreg.diagnose(model, given, labels)) == len(gradreg.diagnose(net, x, y))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gradreg.checks.objects import Must
+from gradreg.checks.tensors import plain
 from gradreg.defaults import callers_default
 from gradreg.errors import ModelError, words_of
 from gradreg.precision import at_least_single
@@ -80,7 +81,7 @@ def read(returned: object, output: Output | None = None) -> Tensor:
     layout = "nested" if found.is_nested else found.layout
     if not found.is_floating_point() or layout != torch.strided:
         raise ModelError(_wanted("N", f"{found.dtype}, {layout}".removesuffix(", torch.strided")))
-    return found
+    return plain(found)
 
 
 def _logits_of(returned: object) -> object:

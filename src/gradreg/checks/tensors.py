@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradreg.checks.scalars import check_integer, check_number, shown
 from gradreg.errors import ConfigError, DataError, GradregError, warn
@@ -28,7 +28,18 @@ def check_batch(x: Any, name: str = "x") -> Tensor:
     if x.ndim < 2 or not x.is_floating_point():
         raise DataError(f"{name} must be a float batch of shape (N, …); got {x.dtype} of shape {tuple(x.shape)}.")
     check_width(name, x)
-    return x.resolve_neg()
+    return plain(x).resolve_neg()
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The same values without a class that libraries of images give them: two such classes do not go together.
+
+    A class that holds its values otherwise, such as a distributed tensor's, says so by a dispatch of its own and stays.
+    """
+    kind: Any = type(tensor)
+    if kind is Tensor or kind is nn.Parameter or kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return tensor
+    return tensor.as_subclass(Tensor)
 
 
 def check_dense(name: str, value: Tensor, error: type[GradregError] = DataError) -> None:
@@ -65,7 +76,7 @@ def check_labels(y: Any, images: int, name: str = "y", *, look: bool = True) -> 
     check_dense(name, y)
     if y.shape != (images,) or not _integral(y):
         raise DataError(f"{name} must hold {images} integer labels; got {y.dtype} of shape {tuple(y.shape)}.")
-    labels: Tensor = y.long()
+    labels: Tensor = plain(y).long()
     if labels.is_inference() and not torch.is_inference_mode_enabled():
         labels = labels.clone()  # autograd refuses to keep those of inference mode
     if look and images and on_host(labels) and (low := int(labels.min())) < 0:

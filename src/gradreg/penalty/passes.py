@@ -22,6 +22,7 @@ from gradreg.calling.known import code_of, known
 from gradreg.calling.recomputing import differentiating, watching
 from gradreg.calling.state import Moment, State
 from gradreg.calling.targets import Target, check_losses
+from gradreg.checks.tensors import plain
 from gradreg.defaults import callers_default
 from gradreg.errors import ModelError
 from gradreg.losses import cross_entropy
@@ -156,7 +157,7 @@ class Calls:
     def images(self, x: Tensor) -> Tensor:
         """The images without a graph, and in full precision where autocast is switched off."""
         overruled = self.autocast == "off" and torch.is_autocast_enabled(x.device.type)
-        return x.detach().to(at_least_single(x.dtype) if overruled else x.dtype)
+        return plain(x).detach().to(at_least_single(x.dtype) if overruled else x.dtype)
 
     def fill_caches(self, device_type: str) -> None:
         """Under `parametrize.cached()` compute weights that all passes of the step will share before the first of them.
