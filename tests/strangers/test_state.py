@@ -154,6 +154,32 @@ def functional(kind: str) -> tuple[Any, list[Tensor]]:
     return found[kind]
 
 
+class Cools(nn.Module):
+    """Counts its passes, and halves a temperature at the fourth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(48, 4).double()
+        self.passes, self.temperature = 0, 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.passes == 4:
+            self.temperature /= 2
+        found: Tensor = self.layer(x.flatten(1)) / self.temperature
+        return found
+
+
+@pytest.mark.parametrize("graphs", [1, 2])
+def test_what_a_count_changes_later_moves_once_too(graphs: Any) -> None:
+    """Of the first steps nothing is learned about it; it halved twice, and the difference was of two functions."""
+    model = Cools()
+    for step in range(1, 7):
+        out = regularized_loss(model, X, Y, lam=0.1, h=1e-6, graphs=graphs)
+        assert (model.passes, model.temperature) == (step, 1.0 if step < 4 else 0.5)
+        assert_close(out.slope, out.grad_norm, rtol=1e-3, atol=0)
+
+
 @pytest.mark.parametrize("how", [{}, {"graphs": 2}, {"method": "double-backprop"}], ids=["one", "two", "exact"])
 @pytest.mark.parametrize("kind", ["a dictionary", "closures", "globals"])
 def test_buffers_that_a_function_refers_to_move_once(kind: str, how: dict[str, Any]) -> None:

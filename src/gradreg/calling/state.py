@@ -131,7 +131,10 @@ class State:
         found = changed([(value, self._at(place)) for place, value in pairs])
         moved = [place for (place, _), was in zip(pairs, found, strict=True) if was]
         made = () if self._keeps_new else self._attributes() - before
-        self._known.moving = tuple(dict.fromkeys([*moved, *made]))
+        # What counts its passes may change something else at the hundredth, such as a temperature.
+        counting = {number for number, *_ in moved}
+        later = sorted(place for place in before if place[0] in counting)
+        self._known.moving = tuple(dict.fromkeys([*moved, *made, *later]))
 
     def _holder(self, place: Place) -> MutableMapping[str, Any]:
         number, kind, _ = place
