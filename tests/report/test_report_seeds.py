@@ -49,6 +49,15 @@ def test_a_run_without_a_threat_is_left_out_of_it() -> None:
     assert "2 runs" in table.rows[0].cells[headings.index("l∞ at 8/255")].note
 
 
+def test_one_training_that_is_named_twice_has_no_spread() -> None:
+    """A copy of an evaluation, or one of the last weights, is no second seed: the spread would be too small."""
+    assert 'id="seeds"' not in render(Comparison.of([run(0), run(0)]))
+    comparison = Comparison.of([run(0), run(0), run(1, 0.2)])
+    table = next(each for each in tables(comparison) if each.key == "seeds")
+    assert [row.cells[-1].text for row in table.rows] == ["0, 1"]
+    assert [recipe.seeds for recipe in comparison.recipes()] == [(0, 1), (0,)]
+
+
 def test_each_run_has_its_mark_on_its_recipes_line() -> None:
     clean, linf, l2 = spreads(Comparison.of([run(0), run(1, 0.2), run(2, 0.4)]))
     assert (clean.title, linf.title, l2.title) == (

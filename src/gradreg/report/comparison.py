@@ -1,6 +1,7 @@
 """Evaluations side by side, prepared once: what cannot be compared is refused, models get distinct names."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from gradreg.report import threats
 
 @dataclass(frozen=True)
 class Recipe:
-    """The evaluations of one recipe, whose trainings differ in the seed only."""
+    """The evaluations of one recipe, whose trainings differ in the seed only; there is one of each seed."""
 
     name: str
     evaluations: tuple[Evaluation, ...]
@@ -105,14 +106,21 @@ class Comparison:
         return subject.hours / hours_by_seed.get(training_seed(evaluation), next(iter(hours_by_seed.values())))
 
     def recipes(self, threat: str | None = None) -> list[Recipe]:
-        """Models grouped by recipe, seeds aside, under the common beginning of their names; of one threat if given."""
-        groups: dict[str, list[Evaluation]] = {}
+        """Models grouped by recipe, seeds aside, under the common beginning of their names; of one threat if given.
+
+        A second evaluation of one seed, as of a run's last weights or of a copy, is no second training: it belongs to
+        another group.
+        """
+        groups: dict[tuple[str, int], list[Evaluation]] = {}
+        trained: Counter[tuple[str, int]] = Counter()
         for evaluation in self.evaluations:
             if threat is None or threat in evaluation.threats:
                 recipe = evaluation.subject.recipe
                 # A model that was not trained here has no recipe, and is a group of its own.
                 key = json.dumps({**recipe, "seed": 0}, sort_keys=True) if recipe else evaluation.subject.name
-                groups.setdefault(key, []).append(evaluation)
+                of_seed = key, training_seed(evaluation)
+                groups.setdefault((key, trained[of_seed]), []).append(evaluation)
+                trained[of_seed] += 1
         return [Recipe(_common_name([each.subject.name for each in group]), tuple(group)) for group in groups.values()]
 
 
