@@ -17,6 +17,8 @@ from torch import Tensor
 
 from gradreg.errors import ConfigError, LostProcessError
 
+# What torchrun sets for each process, beside WORLD_SIZE.
+_LAUNCHED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 # What gloo and nccl say; torch raises it as a plain RuntimeError.
 _LOST = re.compile(r"/gloo/|\bNCCL\b|[Cc]onnection (closed|reset) by peer|Socket (Timeout|closed)")
 
@@ -67,13 +69,13 @@ class Processes:
 
 def speaks() -> bool:
     """Whether this process prints for the user; known before and after the process group exists."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Processes]:
     """This process among those that torchrun started, or a single one without torchrun."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = _world()
     chosen = _device(device)
     if world == 1 or dist.is_initialized():
         started = dist.is_initialized()
@@ -106,6 +108,34 @@ def _one_sentence(world: int) -> Iterator[None]:
         ) from error
 
 
+def _world() -> int:
+    """The number of processes, once the environment says the same as whatever started them would."""
+    world = _number("WORLD_SIZE", 1)
+    if world < 1:
+        raise ConfigError(f"WORLD_SIZE must be at least 1; got {world}.")
+    if world == 1 or dist.is_initialized():
+        return world
+    missing = [name for name in _LAUNCHED if name not in os.environ]
+    if missing:
+        raise ConfigError(
+            f"WORLD_SIZE={world} needs {', '.join(_LAUNCHED)}; got no {', '.join(missing)}: start with torchrun, or "
+            "unset WORLD_SIZE."
+        )
+    if not 0 <= (rank := _number("RANK", 0)) < world:
+        raise ConfigError(f"RANK must be from 0 to {world - 1} with WORLD_SIZE={world}; got {rank}.")
+    if not 0 < (port := _number("MASTER_PORT", 1)) < 2**16:
+        raise ConfigError(f"MASTER_PORT must be from 1 to {2**16 - 1}; got {port}.")
+    return world
+
+
+def _number(name: str, usual: int) -> int:
+    """A whole number of the environment."""
+    text = os.environ.get(name, str(usual))
+    if not re.fullmatch(r"-?[0-9]{1,9}", text):
+        raise ConfigError(f"The environment variable {name} must be a whole number; got {text[:80]!r}.")
+    return int(text)
+
+
 def leave() -> None:
     """Destroy the process group, after collecting whatever was trained in it.
 
@@ -118,7 +148,7 @@ def leave() -> None:
 
 
 def _device(name: str) -> torch.device:
-    local = int(os.environ.get("LOCAL_RANK", "0"))
+    local = _number("LOCAL_RANK", 0)
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if name == "auto":
         name = found.type if found else "cpu"

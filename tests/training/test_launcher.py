@@ -15,6 +15,9 @@ from safetensors.torch import load_file
 from torch.distributed.run import parse_args
 from torch.testing import assert_close
 
+from gradreg.errors import ConfigError
+from gradreg.processes import joined, speaks
+
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 TWO_PROCESSES = [*TORCHRUN, "--nproc-per-node", "2"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -27,6 +30,37 @@ def test_our_options_pass_through_torchruns_parser() -> None:
     assert (parsed.training_script, parsed.training_script_args) == ("gradreg", ours)
     parsed = parse_args(["-m", "gradreg", "--", "train", "mnist5k-l2", "--run", "runs/x"])
     assert parsed.training_script_args == ["train", "mnist5k-l2", "--run", "runs/x"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({}, "WORLD_SIZE=2 needs RANK, MASTER_ADDR, MASTER_PORT; got no RANK, MASTER_ADDR, MASTER_PORT: start with"),
+        ({"RANK": "0", "MASTER_ADDR": "localhost"}, "got no MASTER_PORT: start with torchrun, or unset WORLD_SIZE."),
+        ({"WORLD_SIZE": "two"}, "The environment variable WORLD_SIZE must be a whole number; got 'two'."),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be at least 1; got 0."),
+        ({"RANK": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "9"}, "RANK must be from 0 to 1 with WORLD_SIZE=2"),
+        ({"RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "99999"}, "MASTER_PORT must be from 1 to 65535"),
+        ({"WORLD_SIZE": "1", "LOCAL_RANK": ""}, "The environment variable LOCAL_RANK must be a whole number; got ''."),
+    ],
+)
+def test_half_of_a_launchers_environment_is_refused(
+    environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch would raise, or wait for half an hour for processes that nobody started."""
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"WORLD_SIZE": "2"} | environment).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as error, joined("cpu"):
+        pass
+    assert said in str(error.value)
+
+
+def test_a_rank_alone_does_not_silence_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    monkeypatch.setenv("RANK", "1")
+    assert speaks()
 
 
 @pytest.mark.slow
