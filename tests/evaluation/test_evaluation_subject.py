@@ -180,6 +180,14 @@ BAD: dict[str, tuple[Callable[[Path], str], dict[str, Any], str]] = {
         r"must be float32 of shape \(.*; got float32 of",
     ),
     "damaged": (cut, {"architecture": "small", **MNIST}, "cannot be read as safetensors"),
+    "nothing": (lambda f: "", MNIST, "model must be the name or the path of a model; got ''"),
+    "an option of a run": (started, {"options": {"activation": "gelu"}}, r"options \(--set\) must not be given with"),
+    "a key of a run": (started, {"key": "ema"}, r"key \(--key\) must not be given with .*, since its recipe says"),
+    "a key of a name": (
+        lambda f: "small",
+        {"key": "ema", **MNIST},
+        "must not be given with small, since it is no weights",
+    ),
     "module": (lambda f: "no_such_module:net", MNIST, "'no_such_module' was found neither"),
 }
 

@@ -76,15 +76,23 @@ def open_model(
     """
     size = conform("size", size, Side | None)
     trusted_packages(trust)
-    path, options = networks.resolve(model), dict(options or {}) | _statistics(mean, std)
+    if not model:
+        raise ConfigError("model must be the name or the path of a model; got ''.")
+    path, own = networks.resolve(model), dict(options or {})
+    options = own | _statistics(mean, std)
     run = _run_of(path)
     if architecture is None and (path.is_dir() or (run is not None and path.suffix == SUFFIX)):
         if mean is not None:
             raise ConfigError(f"{model} normalises its images itself: leave mean and std (--mean, --std) out.")
+        if run is not None:
+            _check_unused(model, "its recipe says what network it is", {"options (--set)": own, "key (--key)": key})
         opened = _from_run(model, path, run, data, data_dir, trust)
     elif path.is_dir() or files.is_weights(path):
         opened = _from_weights(model, path, run, architecture, options, key, data, data_dir)
     else:
+        _check_unused(
+            model, "it is no weights file", {"architecture (--architecture)": architecture, "key (--key)": key}
+        )
         opened = _by_name(model, options, data, data_dir)
     if size is None and isinstance(opened.data.test, ImageFolder):
         size = _own_size(opened.model)
@@ -192,6 +200,13 @@ def _by_name(model: str, options: dict[str, Any], data: str | None, data_dir: An
     if library in LIBRARIES:
         _check_head(model, network, len(found.classes))
     return OpenedModel(Subject(model, model, model, parameters(network)), network, found)
+
+
+def _check_unused(model: str, why: str, given: Mapping[str, object]) -> None:
+    """Refuse what would change nothing: who passes it would take the numbers for those of another network."""
+    for name, value in given.items():
+        if value:
+            raise ConfigError(f"{name} must not be given with {model}, since {why}; got {shown(value)}.")
 
 
 def _unknown(model: str) -> str:
