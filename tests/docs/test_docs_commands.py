@@ -30,7 +30,8 @@ def test_every_option_says_what_it_does() -> None:
 
 def test_options_are_read_as_they_are_printed() -> None:
     options = help_of("data resize").options
-    assert [option.name for option in options] == ["PATH", "PATH", "--size INT", "--quality INT", "--workers INT"]
+    names = ["SOURCE", "DESTINATION", "--size INT", "--quality INT", "--workers INT"]
+    assert [option.name for option in options] == names
     assert options[3] == Option(
         "--quality INT", "Of JPEG copies, 1 to 95; copies of PNG and other lossless files are PNG.", "default: 90"
     )

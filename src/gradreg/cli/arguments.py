@@ -182,6 +182,26 @@ def _whole_number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | No
     )
 
 
+@REGISTRY.primitive_rule
+def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
+    """A path; pathlib would take an empty text for the working directory."""
+    if info.type is not Path:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=lambda arguments: _place(arguments[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _place(text: str) -> Path:
+    if not text:
+        raise ValueError("expected a path; got ''")
+    return Path(text)
+
+
 def _fraction(text: str) -> float:
     found = fraction(text)
     if found is None:
@@ -202,4 +222,4 @@ def _written(value: Any) -> str:
     return ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in value)
 
 
-_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: _integer, float: _fraction, Path: Path}
+_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: _integer, float: _fraction, Path: _place}

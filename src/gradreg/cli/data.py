@@ -18,7 +18,7 @@ from gradreg.data.resize import Quality, ShorterSide, Workers, resize
 class Show:
     """Show what a data set holds, or which files are missing where."""
 
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help=f"{DATA}.")]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help=f"{DATA}.", metavar="NAME")]
     data_dir: DataDir = None
 
     def run(self) -> None:
@@ -34,9 +34,9 @@ class Show:
 class Resize:
     """Copy an image folder with smaller images, for training phases at lower resolution; can be interrupted."""
 
-    source: tyro.conf.Positional[Path]
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SOURCE")]
     """The folder that holds train/ and val/."""
-    destination: tyro.conf.Positional[Path]
+    destination: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DESTINATION")]
     """Where the copies go: a new folder, or one that the same command began to fill."""
     size: ShorterSide
     """The shorter side of the copies, in pixels; smaller images are not enlarged."""

@@ -29,7 +29,7 @@ _DIGITS = 18
 class Inspect:
     """Inspect one image: its nearest adversarial image by each attack, its bounds and its certificate, as PNG."""
 
-    image: tyro.conf.Positional[str]
+    image: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="IMAGE")]
     """The path of an image of the model's input size, or a position in the test set."""
     model: ModelName
     named: Annotated[ModelArguments, Inline] = field(default_factory=ModelArguments)

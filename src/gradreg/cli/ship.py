@@ -16,7 +16,7 @@ from gradreg.report.cards.shipping import ship
 class Ship:
     """Make a run and its evaluation a network that `gradreg.load` knows by name, with a card and RobustBench fields."""
 
-    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run")]
+    run_dir: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="run", metavar="RUN")]
     """The run directory; its best weights are shipped."""
     name: str
     """What it will be called, as in cifar10-l2."""

@@ -6,7 +6,7 @@ import math
 def fraction(text: str) -> float | None:
     """The number in `text`, plain or as a fraction such as 8/255; None if it is not a finite number."""
     above, slash, below = text.partition("/")
-    if not text.isascii():  # Python would read the digits of every script
+    if not text.isascii() or "_" in text:  # Python would read the digits of every script, and 1_0 as 10
         return None
     try:
         value = float(above) / (float(below) if slash else 1.0)
