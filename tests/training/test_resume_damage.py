@@ -10,6 +10,7 @@ from tiny import network, same_weights, stopped_after, tiny_fit
 from torch import nn
 
 from gradreg.errors import RunError
+from gradreg.report.tables.runs import read as compared
 from gradreg.runs.checkpoints import Generations, State, read, write
 from gradreg.runs.directory import RunDirectory
 
@@ -59,6 +60,17 @@ def test_readings_that_are_not_finite_are_what_diverged_networks_have(run: Path)
     state.numbers["readings"][0].update(held_out_loss=float("nan"), grad_norm=float("inf"))
     write(path, state)
     assert len(tiny_fit(run, resume=True, **SHORT).metrics) == 3
+
+
+@pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl"])
+def test_runs_are_not_compared_by_files_of_another_run(name: str, tmp_path: Path) -> None:
+    """Its weights say whose settings and accuracies these are."""
+    for seed in (0, 1):
+        tiny_fit(tmp_path / str(seed), **SHORT, seed=seed)
+    assert compared(tmp_path / "0").epochs
+    (tmp_path / "0" / name).write_bytes((tmp_path / "1" / name).read_bytes())
+    with pytest.raises(RunError, match="restore the one that belongs to it"):
+        compared(tmp_path / "0")
 
 
 class Unused(nn.Module):

@@ -161,6 +161,12 @@ class RunDirectory:
         self._check_row(path, row)
         return found
 
+    def check_weights(self) -> None:
+        """Refuse a recipe or metrics that are not those of the weights, where a run is kept with these."""
+        for name in _BOTH:
+            if (self.folder / f"{name}.safetensors").is_file():
+                self.weights(name)
+
     def _check_row(self, path: Path, row: Mapping[str, Any]) -> None:
         """Refuse weights of an epoch that the metrics lack or tell otherwise; a run may be kept without metrics."""
         rows, epoch = self.metrics(), row.get("epoch")

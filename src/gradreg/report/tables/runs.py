@@ -1,6 +1,7 @@
 """Training runs side by side: the settings they differ in, accuracy on held-out images, cost.
 
-Only config.toml and metrics.jsonl of a run directory are read, so that a sweep can be kept without its weights.
+The table is made of config.toml and metrics.jsonl alone, so that a sweep can be kept without its weights. Where these
+are kept, they say whether the two belong together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,7 @@ def read(folder: Path) -> Run:
     if not (folder / CONFIG).is_file():
         raise DataError(f"{folder} is not a run directory (no {CONFIG}): name folders that `gradreg train` wrote.")
     run = RunDirectory(folder)
+    run.check_weights()
     settings, epochs = run.config(), run.metrics()
     if not epochs:
         raise DataError(f"{folder} holds a run without a finished epoch (metrics.jsonl): nothing to compare.")
