@@ -173,6 +173,12 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no weights": (lambda p: torch.save({"epoch": 3, "lr": 0.1}, p), "must hold weights, bare or under one of"),
     "other names": (lambda p: torch.save({"a": torch.ones(2)}, p), "does not fit: it lacks"),
     "no tensor": (lambda p: torch.save({"state_dict": {"a": torch.ones(2), "b": 3}}, p), "got a int under 'b'"),
+    "8-bit floats": (
+        lambda p: torch.save(
+            {name: value.to(torch.float8_e4m3fn) for name, value in network().state_dict().items()}, p
+        ),
+        "must be floats of 16 bits or more; got torch.float8_e4m3fn",
+    ),
     "sparse": (lambda p: torch.save({"a": torch.eye(2).to_sparse()}, p), "tensors must be dense"),
     "no values": (lambda p: torch.save({"a": torch.ones(2, device="meta")}, p), "tensors must be dense"),
     "endless": (lambda p: archive(p, deep()), "at most 20 tuples inside each other"),

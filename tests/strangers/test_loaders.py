@@ -52,6 +52,10 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "an empty held-out batch": (TWO, [BATCH, (X[:0], Y[:0])], "held-out batches must hold one image"),
     "pixels up to 255": (Loader(1, lambda: BYTES), [BATCH], r"training batches of fit must hold pixels in \[0, 1\]"),
     "held-out pixels up to 255": (TWO, BYTES, r"held-out batches of fit must hold pixels in \[0, 1\]"),
+    "later pixels up to 255": (Loader(2, lambda: [BATCH, *BYTES]), [BATCH], "training batches of fit must hold pixels"),
+    "later held-out pixels up to 255": (TWO, [BATCH, *BYTES], "held-out batches of fit must hold pixels"),
+    "single images": (Loader(1, lambda: [(X[0], Y[0])]), [BATCH], "a DataLoader with batch_size=None gives single"),
+    "single held-out images": (TWO, [(X[0], Y[0])], "held-out batches must be batches with a row per image"),
     "NaN": (Loader(1, lambda: [(X / 0 * 0, Y)]), [BATCH], "training batches of fit must hold finite pixels"),
 }
 

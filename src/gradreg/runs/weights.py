@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gradreg.checks.tensors import check_width
 from gradreg.errors import ModelError
 
 
@@ -20,6 +21,7 @@ def check_fit(network: nn.Module, tensors: Mapping[str, Tensor], source: object,
         if names:
             raise ModelError(f"{source} does not fit: it {what} {names[0]!r} ({len(names)} in total); {remedy}.")
     for name, found in tensors.items():
+        check_width(f"{name!r} of {source}", found, ModelError)
         wanted = expected[name]
         if is_lazy(wanted):  # a lazy layer takes the shape that it is given
             continue

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradreg.calling.targets import Target
+from gradreg.calling.targets import Target, leaves
 from gradreg.checks.tensors import check_pixels
 from gradreg.data import ImageFolder, Images, RectangularBatches, batches, load
 from gradreg.data.asking import entries, failing, length
@@ -84,7 +84,7 @@ class Source:
         for number, entry in enumerate(islice(self._seeded(loader, epoch), first, None), first + 1):
             if number > said:  # of a loader without end, too
                 break
-            yield self._moved(entry, "The training batches", look=number == first + 1)
+            yield self._moved(entry, "The training batches")
         _check_length(number, said, nothing=number == first)
 
     def held_out(self, epoch: int, processes: Processes) -> Iterator[_NumberedBatch]:
@@ -92,7 +92,7 @@ class Source:
         loader, done = self._part(epoch).held_out, 0
         shares = iter(loader.shares()) if isinstance(loader, Epochs) else None
         for entry in loader if isinstance(loader, Epochs) else entries(loader, _MOST_HELD_OUT):
-            x, y = self._moved(entry, "The held-out batches" if shares is None else "", look=done == 0)
+            x, y = self._moved(entry, "The held-out batches" if shares is None else "")
             # With a loader that is not gradreg's, each process is assumed to have its own part of the images.
             own = (done + torch.arange(len(x))) * processes.world + processes.rank
             done += len(x)
@@ -101,13 +101,14 @@ class Source:
         if not done and processes.world == 1:
             raise DataError(f"The held-out batches must hold images in every epoch; got none in epoch {epoch + 1}.")
 
-    def _moved(self, entry: object, name: str = "", *, look: bool = False) -> Batch:
+    def _moved(self, entry: object, name: str = "") -> Batch:
         """The images and targets of a batch, a pair or a mapping, on the device; of a user's loader, by its name."""
         x, y = pair(entry, "A loader")
         x = batch(x)
+        y = targets(y, self.device)
         if name:
-            _check(x, name, look=look)
-        return x.to(self.device, self.kind, non_blocking=True), targets(y, self.device)
+            _check(x, y, name)
+        return x.to(self.device, self.kind, non_blocking=True), y
 
     def _part(self, epoch: int) -> Loaders:
         return [part for part in self.parts if part.start <= epoch][-1]
@@ -129,12 +130,16 @@ class Source:
             number += 1
 
 
-def _check(x: Tensor, name: str, *, look: bool) -> None:
-    """Refuse an empty batch; if `look`, also wrong pixels, as far as they are still on the host."""
+def _check(x: Tensor, y: Target, name: str) -> None:
+    """Refuse an empty batch, an image that is none of a batch, and wrong pixels, as far as they are on the host."""
+    if x.ndim == 0 or any(part.ndim == 0 for part in leaves(y)):
+        raise DataError(
+            f"{name} must be batches with a row per image; got targets of shape () for images of shape "
+            f"{tuple(x.shape)}: a DataLoader with batch_size=None gives single images."
+        )
     if len(x) == 0:
         raise DataError(f"{name} must hold one image or more each; got an empty batch of shape {tuple(x.shape)}.")
-    if look:
-        check_pixels(x, f"{name} of fit")
+    check_pixels(x, f"{name} of fit")
 
 
 def _check_length(number: int, said: int, *, nothing: bool) -> None:
