@@ -102,7 +102,7 @@ def test_a_model_that_cannot_be_built(
         ("objective.eps", "far", "FILE: objective.eps must be a "),
         ("objective.name", MISSING, "FILE: objective.name must be one of "),
         ("objective", 3, "FILE: objective must be a table with a name"),
-        ("optimizer.lr", -1, "FILE: lr must be at least 0; got -1.0."),
+        ("optimizer.lr", -1, "FILE: optimizer.lr must be at least 0; got -1."),
         ("schedule.warm", 1, "FILE: There is no setting 'schedule.warm'"),
         ("probe.eps", MISSING, "FILE: The setting 'probe.eps' is missing."),
         ("probe.threat", "l3", "FILE: "),

@@ -8,22 +8,23 @@ says which, and the name alone stands for that kind with its defaults.
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gradreg.checks.fields import conform
-from gradreg.checks.scalars import check_choice, shown
+from gradreg.checks.scalars import Range, check_choice, shown
 from gradreg.config.fractions import fraction
 from gradreg.errors import ConfigError, did_you_mean
 
 _T = TypeVar("_T")
 
+_UNLIMITED = Range()
 _SCALARS = (bool, int, float, str)
 
 
 def build(cls: type[_T], table: Mapping[str, Any], where: str = "") -> _T:
     """`table` as a `cls`; `where` is the path of the table, with a dot at its end."""
     known = {field.name: field for field in fields(cls) if field.init}  # type: ignore[arg-type]
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     for key in table:
         if key not in known:
             choice = (
@@ -45,17 +46,21 @@ def plain(settings: Any) -> dict[str, Any]:
     }
 
 
-def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
+def _convert(value: Any, hint: Any, field: Field[Any], where: str, limits: Range = _UNLIMITED) -> Any:
+    """The value as its hint wants it. Limits are checked here too, where the full path of the setting is known."""
     if "kinds" in field.metadata:
         return _of_a_kind(value, field.metadata["kinds"](), where)
     origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        own = next((each for each in parts[1:] if isinstance(each, Range)), limits)
+        return _convert(value, parts[0], field, where, own)
     if origin in (Union, UnionType):
         if value is None and NoneType in parts:
             return None
         possible = [part for part in parts if part is not NoneType]
         if any(isinstance(part, type) and isinstance(value, part) for part in possible[1:]):
             return value  # an object made in Python, where a table has its name
-        return _convert(value, possible[0], field, where)
+        return _convert(value, possible[0], field, where, limits)
     if origin is Literal:
         return check_choice(where, value, parts)
     if origin is tuple:
@@ -65,11 +70,11 @@ def _convert(value: Any, hint: Any, field: Field[Any], where: str) -> Any:
         if len(kinds) != len(value):
             raise ConfigError(f"{where} must be a list of {len(kinds)}; got {shown(value)}.")
         pairs = enumerate(zip(value, kinds, strict=True))
-        return tuple(_convert(entry, kind, field, f"{where}[{i}]") for i, (entry, kind) in pairs)
+        return tuple(_convert(entry, kind, field, f"{where}[{i}]", limits) for i, (entry, kind) in pairs)
     if is_dataclass(hint):
         return _table(value, hint, where)  # type: ignore[arg-type]
     if hint in _SCALARS:
-        return _scalar(value, hint, where)
+        return _scalar(value, hint, where, limits)
     if origin is not None and issubclass(origin, Mapping) and not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a table such as {{ name = … }}; got {shown(value)}.")
     return value
@@ -98,12 +103,12 @@ def _of_a_kind(value: Any, kinds: Mapping[str, type], where: str) -> Any:
     return build(kinds[name], options, f"{where}.")
 
 
-def _scalar(value: Any, kind: type, where: str) -> Any:
+def _scalar(value: Any, kind: type, where: str, limits: Range) -> Any:
     if kind is float and isinstance(value, str) and "/" in value and (known := fraction(value)) is not None:
-        return known  # TOML cannot write 8/255 as a number
+        value = known  # TOML cannot write 8/255 as a number
     if kind is str and not isinstance(value, str):
         raise ConfigError(f"{where} must be a string; got {shown(value)}.")
-    return conform(where, value, kind)
+    return conform(where, value, kind, limits)
 
 
 def _plain(value: Any, field: Field[Any] | None) -> Any:
