@@ -133,6 +133,11 @@ TABLES = {
     "file of two lines": ('file,label\n"0\n.png",1\n1.png,0\n', r"printable letters; got '0\\n\.png' in line 3"),
     "no label": ("file,label\n0.png,1\n1.png, \n", "got '' in line 3: leave out images without one"),
     "file twice": ("file,label\n0.png,1\n1.png,0\n\n./0,0\n", r"name a file once; got .*0\.png in lines 2 and 5"),
+    "a column twice": ("file,label,label\n0.png,a,b\n1.png,b,a\n", "must name a column once; got 'label' 2 times"),
+    "one word": (
+        "file,label\n0.png,caf\u00e9\n1.png,cafe\u0301\n",
+        r"'cafe\\u0301' and 'caf\\xe9', which are one word",
+    ),
     "one number": ("file,label\n0.png,1\n1.png,01\n2.png,0\n", "got '01' and '1', which are one number"),
     "one image": ("file,label\n0.png,1\n", "two or more, one line per image; got 2 lines"),
     "other part": ("file,label,split\n0.png,1,train\n1.png,2,unused\n", "one of train, .*; got 'unused' in line 3"),

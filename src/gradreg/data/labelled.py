@@ -36,6 +36,7 @@ def load(root: Path, table: Path) -> tuple[ImageFolder, ImageFolder]:
     """The training and test parts; without a column that says which is which, a fifth is the test part."""
     (_, head), *rows = _lines(table)
     names = [name.strip().lower() for name in head]
+    _check_once(names, table)
     file, label = _column(names, _FILE, table), _column(names, _LABEL, table)
     part = next((names.index(name) for name in _PART if name in names), None)
     lines: dict[str, int] = {}
@@ -125,8 +126,20 @@ def _is_test(word: str, column: str, table: Path, number: int) -> bool:
     return word in _OF_TEST
 
 
+def _check_once(head: Sequence[str], table: Path) -> None:
+    """Refuse two columns of one name, of which only one would be read."""
+    twice = next((name for name in head if name and head.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{table} must name a column once; got {twice[:80]!r} {head.count(twice)} times.")
+
+
 def _check_spelling(classes: Sequence[str], table: Path) -> None:
-    """Refuse one number in two spellings, such as 1 and 01, which would be two classes."""
+    """Refuse one number in two spellings, such as 1 and 01, or one word in two codes: they would be two classes."""
+    words: dict[str, str] = {}
+    for name in classes:
+        other = words.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise DataError(f"{table} must write a label in one way; got {other!a} and {name!a}, which are one word.")
     for one, other in pairwise(classes):
         if _order(one)[0] == 0 and _order(one)[:2] == _order(other)[:2]:
             raise DataError(f"{table} must write a label in one way; got {one!r} and {other!r}, which are one number.")
