@@ -59,6 +59,10 @@ def test_help_shows_the_value_alone(capsys: pytest.CaptureFixture[str]) -> None:
         ("evaluate --model cifar10-l2", "evaluate takes no '--model'"),
         ("evaluate cifar10-l2 --help=3", "evaluate takes no '--help=3': see gradreg"),
         ("evaluate cifar10-l2 --out=", "--out: expected a path; got ''. See gradreg"),
+        (
+            "evaluate cifar10-l2 --out=~nobody.here/x",
+            "expected a path; got '~nobody.here/x', and there is no such home.",
+        ),
         ("evaluate cifar10-l2 --alpha 1_0", "--alpha: expected a number such as 0.5 or 8/255; got '1_0'."),
         ("ship", "RUN, --name STR and --evaluation PATH must be given. See gradreg ship --help."),
         ("data resize from", "DESTINATION and --size INT must be given. See gradreg data --help."),

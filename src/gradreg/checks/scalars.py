@@ -19,6 +19,8 @@ _LARGEST, _SMALLEST = 3.4e38, 1.2e-38
 # Whole numbers end up in int64 tensors.
 _LARGEST_WHOLE = 2**63 - 1
 _SHOWN = 80
+# Bytes, in any usual file system.
+_LONGEST_NAME, _LONGEST_PATH = 255, 4096
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,16 @@ def check_path(name: str, value: Any, error: type[GradregError] = ConfigError) -
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
         raise error(f"{name} must be a path; got {shown(value)}.")
+    try:
+        raw = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise error(f"{name} must be a path that the file system can write; got {shown(value)}.") from None
+    # Python raises where it only asks whether such a file is there.
+    if len(raw) >= _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in raw.split(os.fsencode(os.sep))):
+        raise error(
+            f"{name} must be a path of less than {_LONGEST_PATH} bytes, of names of at most {_LONGEST_NAME}; got "
+            f"{shown(value)}."
+        )
     return Path(value)
 
 

@@ -197,9 +197,13 @@ def _path(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
 
 
 def _place(text: str) -> Path:
+    """A path. A shell leaves the ~ of --out=~/x, which would become a folder of that name."""
     if not text:
         raise ValueError("expected a path; got ''")
-    return Path(text)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ValueError(f"expected a path; got {shown(text)}, and there is no such home") from None
 
 
 def _fraction(text: str) -> float:

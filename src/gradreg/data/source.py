@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gradreg.checks.calls import validated
-from gradreg.checks.scalars import shown
+from gradreg.checks.scalars import check_path, shown
 from gradreg.data import arrays, cifar10, cifar10_1, fashion_mnist, folder, labelled, mnist5k
 from gradreg.data.files import data_root
 from gradreg.data.folder import ImageFolder
@@ -58,13 +58,21 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> DataSet:
     if name in (ARRAYS, FOLDER):  # an empty path would be the current folder
         raise DataError(f"{name} must be followed by a path, for example {name}{_EXAMPLES[name]}; got none.")
     if name.startswith(ARRAYS):
-        return DataSet(name, *arrays.load(Path(name.removeprefix(ARRAYS)).expanduser()))
+        return DataSet(name, *arrays.load(_place(name.removeprefix(ARRAYS))))
     if name.startswith(FOLDER):
-        return DataSet(name, *_folder(Path(name.removeprefix(FOLDER)).expanduser()))
+        return DataSet(name, *_folder(_place(name.removeprefix(FOLDER))))
     if name not in DATA_SETS:
         raise DataError(f"There is no data set {name!r}{did_you_mean(name, names())}: choose {choices()}.")
     entry = DATA_SETS[name]
     return DataSet(name, *entry.load(data_root(data_dir)), radii=entry.radii)
+
+
+def _place(path: str) -> Path:
+    checked = check_path("The data set", path, DataError)
+    try:
+        return checked.expanduser()
+    except RuntimeError:  # of ~ and a user that this machine does not have
+        return checked
 
 
 def _folder(root: Path) -> tuple[ImageFolder, ImageFolder]:

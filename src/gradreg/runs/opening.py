@@ -13,7 +13,7 @@ from torch import nn
 
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import conform
-from gradreg.checks.scalars import Side, shown
+from gradreg.checks.scalars import Side, check_path, shown
 from gradreg.config import toml
 from gradreg.data import DataSet, ImageFolder, Images
 from gradreg.data import load as load_data
@@ -78,6 +78,7 @@ def open_model(
     trusted_packages(trust)
     if not model:
         raise ConfigError("model must be the name or the path of a model; got ''.")
+    check_path("model", model)
     path, own = networks.resolve(model), dict(options or {})
     options = own | _statistics(mean, std)
     run = _run_of(path)
