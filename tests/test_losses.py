@@ -53,6 +53,21 @@ def test_probability_margin_is_bounded_and_finite_for_saturated_logits() -> None
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("topk", [1, 2])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 300.0])
+def test_probability_margin_keeps_its_digits_for_logits_of_any_size(size: float, topk: int) -> None:
+    """Single precision against the difference of probabilities in double precision, values and gradients."""
+    logits, y = size * torch.randn(200, 5), torch.randint(0, 5, (200,))
+    logits[:5, 0] = logits[:5, 1]  # ties too
+    here, exact = logits.clone().requires_grad_(), logits.double().requires_grad_()
+    value, reference = probability_margin(here, y, topk), margin(exact.softmax(1), y, topk)
+    assert_close(value.double(), reference, rtol=1e-4, atol=1e-30)
+    (gradient,), (expected,) = (torch.autograd.grad(v.sum(), z) for v, z in ((value, here), (reference, exact)))
+    if size < 1:  # where the probabilities are all alike, so that no gradient is small against its parts
+        assert_close(gradient.double(), expected, rtol=1e-4, atol=1e-8)
+    assert_close(gradient.double(), expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("sharpness", [1.0, 10.0, 100.0])
 def test_soft_margin_bounds_the_margin_from_above(sharpness: float) -> None:
     scores, y = torch.randn(300, 6, dtype=torch.float64).softmax(1), torch.randint(0, 6, (300,))

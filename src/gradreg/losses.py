@@ -58,9 +58,19 @@ def misclassified(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
 
 
 def probability_margin(logits: Tensor, y: Tensor, topk: int = 1) -> Tensor:
-    """The margin on softmax probabilities, the loss of the paper's bounds; it lies in [−1, 1]."""
+    """The margin on softmax probabilities, the loss of the paper's bounds; it lies in [−1, 1].
+
+    With d = z_i − z_c it is p_c (exp(d) − 1), or p_i (1 − exp(−d)) where d > 0: probabilities of almost equal logits
+    (a high temperature) are rounded before their difference is taken, and d is not.
+    """
     logits = check_scores(logits)
-    return margin(logits.to(at_least_single(logits.dtype)).softmax(1), y, topk)
+    precise = logits.to(at_least_single(logits.dtype))
+    # Relative to the largest, so that huge logits lose no digits in the sum of their exponentials.
+    precise = precise - precise.detach().amax(1, keepdim=True)
+    own, rivals, topk = _own_and_rivals(precise, y, topk)
+    kth, total = rivals.topk(topk).values[:, -1], precise.logsumexp(1)
+    ahead, behind = (kth - own).clamp(min=0), (kth - own).clamp(max=0)
+    return torch.where(kth > own, -(kth - total).exp() * (-ahead).expm1(), (own - total).exp() * behind.expm1())
 
 
 def soft_margin(scores: Tensor, y: Tensor, sharpness: float = 10.0, topk: int = 1) -> Tensor:
