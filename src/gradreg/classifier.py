@@ -34,22 +34,10 @@ from gradreg.fingerprints import answers_key, code_key, joint_key, model_key
 from gradreg.looks import fetched
 from gradreg.penalty.passes import Criterion
 from gradreg.precision import at_least_single
+from gradreg.queries import Queries
 
 # What weights do not say is known by the logits for this many images.
 _KNOWN_BY = 4
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Forwards and backwards spent on each image."""
-
-    forwards: Tensor
-    backwards: Tensor
-
-    @classmethod
-    def none(cls, images: int, device: torch.device) -> "Queries":
-        """Counts that start at zero."""
-        return cls(*torch.zeros(2, images, dtype=torch.int64, device=device).unbind())
 
 
 @dataclass(frozen=True)
@@ -149,7 +137,7 @@ class Classifier(nn.Module):
         self._check_place(x)
         call = self._call
         if call.queries is not None:
-            _add(call.queries.forwards, images, len(x))
+            call.queries.count_forward(images, len(x))
         with named(x), left_as_found(self.model, x.device, self._known), outside_autocast(x.device.type):
             if call.low is None:
                 return check_logits(self._answer(x), len(x))
@@ -199,7 +187,7 @@ class Classifier(nn.Module):
                     torch.autograd.backward(total, inputs=[points])
         gradient = points.grad
         if (queries := self._call.queries) is not None:
-            _add(queries.backwards, images, len(x))
+            queries.count_backward(images, len(x))
         return losses.detach(), required(gradient)
 
     @validated
@@ -338,15 +326,3 @@ def _channels(
     kind = at_least_single(torch.get_default_dtype())
     numbers = check_numbers(name, values, above=above)
     return torch.tensor(numbers, dtype=kind, device=device or "cpu").view(1, -1, 1, 1)
-
-
-def _add(counts: Tensor, images: Tensor | None, rows: int) -> None:
-    if images is None:
-        if rows != len(counts):
-            raise ConfigError(
-                f"{rows} rows are not the {len(counts)} counted images: pass images=, the image of each row."
-            )
-        counts += 1
-    else:
-        # An image may be in several rows of one call, and each row counts.
-        counts.index_add_(0, images, torch.ones_like(images, dtype=counts.dtype))

@@ -6,8 +6,9 @@ from attack_models import exact_distance, images, linear_model, small_network
 
 from gradreg.attacks import boundary, carlini_wagner, fmn
 from gradreg.attacks.search import Search
-from gradreg.classifier import Classifier, Queries
+from gradreg.classifier import Classifier
 from gradreg.norms import threat
+from gradreg.queries import Queries
 
 
 def test_images_that_no_longer_gain_are_done() -> None:

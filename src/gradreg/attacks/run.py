@@ -20,7 +20,7 @@ from gradreg.attacks.verify import verify
 from gradreg.checks.calls import validated
 from gradreg.checks.fields import check_options
 from gradreg.checks.tensors import check_batch, check_device, check_labels
-from gradreg.classifier import Checked, Classifier, Queries
+from gradreg.classifier import Checked, Classifier
 from gradreg.config.options import takes
 from gradreg.errors import ConfigError, DataError, PrecisionError, warn
 from gradreg.fingerprints import image_keys
@@ -29,6 +29,7 @@ from gradreg.norms import Threat, ThreatName, checked
 from gradreg.penalty.passes import Model
 from gradreg.precision import at_least_single
 from gradreg.progress import Progress, reported
+from gradreg.queries import Queries
 
 _LOW = {"bf16": torch.bfloat16}
 # Rounding in low precision may be this fraction of an image's margin, for half of the images.

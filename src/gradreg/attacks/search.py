@@ -20,12 +20,13 @@ from gradreg.attacks.looking import Schedule, Seen
 from gradreg.attacks.rows import Rows
 from gradreg.attacks.ties import Ties
 from gradreg.attacks.unfinished import Unfinished
-from gradreg.classifier import Classifier, Queries
+from gradreg.classifier import Classifier
 from gradreg.errors import ModelError
 from gradreg.looks import rows_of
 from gradreg.losses import margin, margin_and_size, misclassified, soft_margin
 from gradreg.norms import Threat, per_image
 from gradreg.precision import at_least_single, extent
+from gradreg.queries import Queries
 from gradreg.randomness import Streams
 
 Loss = Callable[..., Tensor]

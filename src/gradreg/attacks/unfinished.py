@@ -5,8 +5,8 @@ from torch import Tensor
 
 from gradreg.attacks.claims import Claims, Record
 from gradreg.attacks.looking import Seen
-from gradreg.classifier import Queries
 from gradreg.precision import at_least_single
+from gradreg.queries import Queries
 
 
 class Unfinished:

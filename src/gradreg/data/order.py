@@ -50,9 +50,13 @@ class Order:
             )
         if self.drop_last and self.count < self.joint_size:
             raise ConfigError(
-                f"{self.count} images do not fill one batch of {self.joint_size}, so drop_last leaves none: "
-                "use smaller batches or drop_last=False."
+                f"{self.count} images do not fill one batch of {self.joint_size}, and an incomplete one is left out: "
+                f"{self._way_out()}."
             )
+
+    def _way_out(self) -> str:
+        fitting = self.count // self.world
+        return f"set batch_size to at most {fitting}" if fitting else f"pass at least {self.world} images"
 
     @property
     def joint_size(self) -> int:
