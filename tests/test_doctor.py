@@ -32,6 +32,8 @@ def test_a_missing_package_names_its_extra(capsys: pytest.CaptureFixture[str], m
     assert "pip" not in dict(doctor.extras())["scipy"]
 
 
+# What makes the penalty wrong is warned of besides.
+@pytest.mark.filterwarnings("ignore:Along the gradient at the images")
 @pytest.mark.parametrize(
     ("broken", "check"),
     [

@@ -21,11 +21,15 @@ PRECISION = "Rounding makes up|In float16, rounding"
 NOT_FINITE = "not finite|diverged"
 SATURATED = {"estimate_regularity": "gradient of exactly zero", "bounds": "gradient of exactly zero"}
 _ATTACKING = ("attack quick", "attack quick linf", "attack quick eps", "attack standard", "attack paper", "evaluate")
-BLIND = SATURATED | dict.fromkeys(_ATTACKING, "zero or not finite at 10 of 10")
-"""No gradient anywhere: attacks answer, and warn. An inspection says it in the place of the bound."""
-A_MODULE = "must be (an nn.Module|of type Module)"
 TRAINED = ("regularized_loss", "GradientPenalty", "fit")
 """Functions that train."""
+BLIND = (
+    SATURATED
+    | dict.fromkeys(_ATTACKING, "zero or not finite at 10 of 10")
+    | dict.fromkeys(TRAINED, "at all 10 images is exactly zero, though the model tells them apart")
+)
+"""No gradient anywhere: attacks and penalties answer, and warn. An inspection says it in the place of the bound."""
+A_MODULE = "must be (an nn.Module|of type Module)"
 PRECISE = dict.fromkeys(TRAINED, PRECISION)
 ZERO = "gradient of exactly zero|does not depend on the images"
 
