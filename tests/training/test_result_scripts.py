@@ -200,3 +200,19 @@ def test_runs_that_overfit_and_those_that_do_not_differ_in_noise_alone(tmp_path:
         assert (row.objective.noise == 0) is ("plain" in name)
         assert (row.log_steps, row.on_overfitting, row.objective.alignment) == (10, "ignore", True)
     assert (tmp_path / "overfitting" / "fashion-mnist-plain-seed0" / "steps.jsonl").exists()
+
+
+def test_networks_are_trained_by_their_recipes_evaluated_and_shipped(tmp_path: Path) -> None:
+    found = asked(tmp_path, script_name="networks.sh", NETWORKS_EVALUATE="--autoattack linf=8/255")
+    assert [each[0] for each in found] == ["train", "evaluate", "ship"] * 2
+    for train, evaluate, ship in (found[:3], found[3:]):
+        row = config(train)
+        assert row.model["name"] == "residual"
+        assert row.epochs >= 30
+        assert isinstance(row.objective, Gradient)
+        assert option(evaluate, "threat") == row.objective.threat
+        assert option(evaluate, "autoattack") == "linf=8/255"
+        assert option(ship, "name") == train[1]
+        assert option(ship, "evaluation") == f"{evaluate[1]}/evaluation"
+        assert option(train, "run") == evaluate[1] == ship[1]
+        check_takes_a_step(row)
