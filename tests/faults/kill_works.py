@@ -11,6 +11,7 @@ from typing import Any
 
 from gradreg import storage
 from gradreg.evaluation import load
+from gradreg.writing import is_temporary
 
 GRADREG = (sys.executable, "-m", "gradreg")
 TIMES = ("checksum", "created", "seconds", "hours", "images_per_second")
@@ -96,16 +97,21 @@ def demo_result(folder: Path) -> Any:
 def kept(folder: Path) -> set[str]:
     """Steps up to the newest checkpoint, finished parts of evaluations, finished evaluations."""
     found: set[str] = set()
-    for path in folder.rglob("state-*.safetensors"):
+    for path in _in_place(folder, "state-*.safetensors"):
         storage.read_tensors(path, "a checkpoint")
         found |= {f"{path.parent.name} step {step}" for step in range(1 + int(path.stem.removeprefix("state-")))}
-    for path in folder.rglob("*.done.safetensors"):
+    for path in _in_place(folder, "*.done.safetensors"):
         storage.read_tensors(path, "a part")
         found.add(f"{path.relative_to(folder)} {sha256(path.read_bytes()).hexdigest()}")
-    for path in folder.rglob("evaluation.json"):
+    for path in _in_place(folder, "evaluation.json"):
         load(path)
         found.add(str(path.relative_to(folder)))
     return found
+
+
+def _in_place(folder: Path, pattern: str) -> list[Path]:
+    """Files that were renamed to their place; a kill right before that leaves one written in its temporary folder."""
+    return [path for path in folder.rglob(pattern) if not is_temporary(path.parent)]
 
 
 def report_kept(folder: Path) -> set[str]:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from kill_campaign import Outcome, Peace, chain
-from kill_works import Work
+from kill_works import Work, kept
+from torch import zeros
+
+from gradreg import storage
 
 HERE = Path(__file__).parent
 
@@ -51,6 +54,15 @@ def test_the_campaign_sees_what_is_lost_said_or_different(name: str, tmp_path: P
     assert outcome.kills > 0
     assert set(outcome.kinds) <= kinds, outcome.failures
     assert bool(outcome.kinds) == bool(kinds)
+
+
+def test_what_was_not_renamed_to_its_place_is_not_kept(tmp_path: Path) -> None:
+    name = "state-000000007.safetensors"
+    for folder in (tmp_path / "run", tmp_path / "run" / f".{name}.{'0a' * 16}"):
+        folder.mkdir()
+        assert kept(tmp_path) == (set() if folder.name == "run" else {f"run step {step}" for step in range(8)})
+        storage.write(folder / name, "a checkpoint", {"x": zeros(1)}, {})
+    assert kept(tmp_path) == {f"run step {step}" for step in range(8)}
 
 
 @pytest.mark.slow
