@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docs.make.shootout import can_be_drawn
-from docs.make.sweep import Sweep, joined, mark_values, sweeps
+from docs.make.sweep import Sweep, joined, mark_values, panel_grid, sweeps
 from docs.make.trials import trials_table
 from docs.make.verdicts import Method, Verdict
-from gradreg.display.plot import COLOURS, GUIDE, new_figure
+from gradreg.display.plot import COLOURS, GUIDE
 from gradreg.report.tables.contrast import difference
 from gradreg.report.tables.layout import Table
 from gradreg.report.tables.runs import Run
@@ -47,12 +47,8 @@ def panels(verdicts: Sequence[Verdict]) -> "Figure":
     """A panel per dial, in percentage points; clean accuracy hollow, under attack filled, one scale for all."""
     methods = {each.name: Method(each.name, (each,)) for each in verdicts}
     found = sweeps([Run(each.name, each.settings, ()) for each in verdicts])
-    down = -(-len(found) // _ACROSS)
-    figure = new_figure(_PANEL * _ACROSS + 0.4, 1.6 * down + 0.25)
-    grid = figure.subplots(down, _ACROSS, squeeze=False, sharey=True)
-    for axes in grid.flat[len(found) :]:
-        axes.set_axis_off()
-    for axes, sweep in zip(grid.flat, found, strict=False):
+    figure, grid = panel_grid(len(found), min(_ACROSS, len(found)), _PANEL, 1.6)
+    for axes, sweep in zip(grid, found, strict=True):
         _panel(axes, sweep, methods)
     figure.supylabel("ahead, percentage points", fontsize=6.5)
     legend = (

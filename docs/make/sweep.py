@@ -54,21 +54,26 @@ def draw_sweep(runs: Sequence[Run], file: Path) -> Path:
 def panels(runs: Sequence[Run]) -> "Figure":
     """Clean accuracy hollow, accuracy under the probe filled, the cost of training above; one scale for all."""
     found = sweeps(runs)
-    across = min(_ACROSS, len(found))
-    down = -(-len(found) // across)
-    figure = new_figure(_PANEL * across + 0.4, 1.75 * down + 0.25)
-    grid = figure.subplots(down, across, squeeze=False, sharey=True)
-    for axes in grid.flat[len(found) :]:
-        axes.set_axis_off()
-    for axes, sweep in zip(grid.flat, found, strict=False):
+    figure, grid = panel_grid(len(found), min(_ACROSS, len(found)), _PANEL, 1.75)
+    for axes, sweep in zip(grid, found, strict=True):
         _panel(axes, sweep, runs)
     top = max(float(run.best["clean"]) for sweep in found for run in sweep.runs)
-    grid[0, 0].set_ylim(0, 1.3 * top)
-    grid[0, 0].yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+    grid[0].set_ylim(0, 1.3 * top)
+    grid[0].yaxis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
     figure.supylabel("accuracy, held-out images", fontsize=6.5)
     legend = "hollow: clean, filled: under the probe; number: time of training × undefended"
     figure.suptitle(legend, fontsize=6, x=0.02, ha="left")
     return figure
+
+
+def panel_grid(panels: int, across: int, width: float, height: float) -> tuple["Figure", list["Axes"]]:
+    """So many panels in rows, of that size each, on one scale."""
+    down = -(-panels // across)
+    figure = new_figure(width * across + 0.4, height * down + 0.25)
+    grid = list(figure.subplots(down, across, squeeze=False, sharey=True).flat)
+    for axes in grid[panels:]:
+        axes.set_axis_off()
+    return figure, grid[:panels]
 
 
 def _panel(axes: "Axes", sweep: Sweep, among: Sequence[Run]) -> None:
