@@ -51,9 +51,7 @@ def panels(verdicts: Sequence[Verdict]) -> "Figure":
     for axes, sweep in zip(grid, found, strict=True):
         _panel(axes, sweep, methods)
     figure.supylabel("ahead, percentage points", fontsize=6.5)
-    legend = (
-        "ahead of the recipe (crossed line) on held-out images; hollow: clean, filled: `standard` attacks; bars: 95 %"
-    )
+    legend = "ahead of the recipe, where the lines cross; hollow: clean, filled: under standard attacks; bars: 95 %"
     figure.suptitle(legend, fontsize=6, x=0.02, ha="left")
     return figure
 
