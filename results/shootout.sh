@@ -2,7 +2,7 @@
 # results/shootout.sh RUNS DATA [NAME …]
 # Every cheap defence, adversarial training with 7 steps and with 2, and TRADES against l∞ attacks of radius 8/255 on CIFAR-10: one
 # network, Muon and flips alone, which the trials of goals.sh chose, as many epochs, the same average of the weights, label smoothing and
-# bf16, three seeds; judged by `standard` attacks on all test images, into results/shootout.
+# bf16, three seeds; judged by `standard` attacks on the first 2,000 test images, into results/shootout. About 2.5 core hours per seed.
 # A name is a row, as n-fgsm-seed1, or a method, as n-fgsm, for its three seeds. Each call uses one core, so that two calls with
 # other names can run side by side. Interrupted, the same command goes on where it stopped.
 # SHOOTOUT_SET has more settings for all rows ("epochs=30 label_smoothing=0.1").
@@ -47,7 +47,7 @@ row() { # METHOD SEED
     [ "$1" = undefended ] && probe=(probe.eps=1/255)
     [ -e "$here/shootout/$name.json" ] && return
     trained "shootout/$name" cifar10-compact-at "seed=$2" "objective={ $objective }" "${common[@]}" "${probe[@]}" "${more[@]}"
-    judged "shootout/$name" shootout --threat linf --eps 8/255
+    judged "shootout/$name" shootout --threat linf --eps 8/255 --images 2000
 }
 
 names=("$@")
