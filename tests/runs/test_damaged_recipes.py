@@ -132,3 +132,16 @@ def test_weights_beside_such_a_recipe(broken: Any) -> None:
         return open_model(str(run), data="mnist5k", architecture=str(OWN["name"]), trust=True)
 
     assert broken(weights, OWN, "objective", [3]) == "FILE is damaged: objective must have a name; got [3]."
+
+
+@pytest.mark.parametrize("read", [load, opened])
+def test_a_table_in_brackets_that_takes_in_what_follows(read: Callable[[Path], object], tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.start(recipe(BUILT_IN))
+    run.save_weights("best", gradreg.build(**BUILT_IN).state_dict(), ROW)
+    path = run.folder / "config.toml"
+    # At its top, as one writes TOML by hand: everything after it is read as a part of it.
+    path.write_text(f"[extra]\nnote = 1\n{path.read_text()}")
+    with pytest.raises(GradregError) as found:
+        read(run.folder)
+    assert str(found.value) == f"{path} has its model within [extra]: tables in brackets go to the end of the file."

@@ -63,6 +63,9 @@ def load(
     config = directory.config()
     model = config.get("model")
     if model is None:
+        for name, table in config.items():
+            if isinstance(table, dict) and "model" in table:
+                raise RunError(f"{path} has its model within [{name}]: tables in brackets go to the end of the file.")
         raise RunError(
             f"The network of {run} was made in Python, so its recipe does not say how to build it: pass architecture=, "
             "such a network made by its own code, which gets the weights."
