@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import subcommand
 
+from bench.halved import HalvedOptions
 from bench.options import (
     AttackOptions,
     BandOptions,
@@ -37,6 +38,7 @@ Options = (
     | Annotated[BandOptions, subcommand("band")]
     | Annotated[DiagnosisOptions, subcommand("diagnosis")]
     | Annotated[ClaimOptions, subcommand("claims")]
+    | Annotated[HalvedOptions, subcommand("halved")]
 )
 # Each has a function `show` of the options and a console.
 _MODULES = {
@@ -51,6 +53,7 @@ _MODULES = {
     BandOptions: "bench.band_command",
     DiagnosisOptions: "bench.diagnosis",
     ClaimOptions: "bench.claims.command",
+    HalvedOptions: "bench.halved",
 }
 _ABOUT = "Measure gradreg itself, side by side with what it is compared to."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # results/networks.sh RUNS DATA [NAME …]
-# Trains the larger networks that come with the package, by the recipes of their names, evaluates each on 1,000 test images, and ships it
-# into the checkout: about 1.5 core hours of training and one of attacks each, without a GPU. It uses as many cores as OMP_NUM_THREADS
+# Trains the larger networks that come with the package, by the recipes of their names, halves the precision of their weights, since the
+# package carries them, evaluates each on 1,000 test images, and ships it into the checkout: about 1.5 core hours of training and one of attacks each, without a GPU. It uses as many cores as OMP_NUM_THREADS
 # says. Interrupted, the same command goes on where it stopped.
 # NETWORKS_EVALUATE has more options of the evaluation: "--autoattack linf=8/255" takes three core hours more.
 set -euo pipefail
@@ -17,7 +17,10 @@ for name in "${names[@]}"; do
     esac
     run="$runs/networks/$name"
     trained "networks/$name" "$name"
-    gradreg evaluate "$run" --data-dir "$data" --threat "${name##*-}" --images 1000 ${NETWORKS_EVALUATE-}
-    gradreg ship "$run" --name "$name" --evaluation "$run/evaluation" --replace \
+    half="$run-half"
+    # The weights come last: without them the copy was interrupted.
+    [ -e "$half/best.safetensors" ] || { rm -rf "$half" && (cd "$here/.." && python -m bench halved "$run" "$half"); }
+    gradreg evaluate "$half" --data-dir "$data" --threat "${name##*-}" --images 1000 ${NETWORKS_EVALUATE-}
+    gradreg ship "$half" --name "$name" --evaluation "$half/evaluation" --replace \
         --note "The images were lossy JPEG copies of CIFAR-10, so compare with figures of others with care."
 done

@@ -204,8 +204,8 @@ def test_runs_that_overfit_and_those_that_do_not_differ_in_noise_alone(tmp_path:
 
 def test_networks_are_trained_by_their_recipes_evaluated_and_shipped(tmp_path: Path) -> None:
     found = asked(tmp_path, script_name="networks.sh", NETWORKS_EVALUATE="--autoattack linf=8/255")
-    assert [each[0] for each in found] == ["train", "evaluate", "ship"] * 2
-    for train, evaluate, ship in (found[:3], found[3:]):
+    assert [each[0] for each in found] == ["train", "-m", "evaluate", "ship"] * 2
+    for train, halved, evaluate, ship in (found[:4], found[4:]):
         row = config(train)
         assert row.model["name"] == "residual"
         assert row.epochs >= 30
@@ -214,5 +214,6 @@ def test_networks_are_trained_by_their_recipes_evaluated_and_shipped(tmp_path: P
         assert option(evaluate, "autoattack") == "linf=8/255"
         assert option(ship, "name") == train[1]
         assert option(ship, "evaluation") == f"{evaluate[1]}/evaluation"
-        assert option(train, "run") == evaluate[1] == ship[1]
+        assert halved == ["-m", "bench", "halved", option(train, "run"), evaluate[1]]
+        assert evaluate[1] == ship[1]
         check_takes_a_step(row)
