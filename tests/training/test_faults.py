@@ -211,7 +211,9 @@ def measured(clean: float, probe: float, single: float, commonest: float = 0.2, 
     ("epochs", "chosen"),
     [
         # (clean, probe) per epoch. With 100 images the standard error of 0.30 is 0.046.
-        ([(0.50, 0.30), (0.55, 0.26), (0.54, 0.27)], 1),
+        ([(0.50, 0.30), (0.55, 0.26), (0.53, 0.27)], 1),
+        ([(0.71, 0.41), (0.70, 0.43)], 1),  # what clean accuracy loses is less than what robust accuracy gains
+        ([(0.70, 0.43), (0.71, 0.41)], 0),
         ([(0.50, 0.30), (0.55, 0.25)], 0),
         ([(0.50, 0.30), (0.55, 0.26), (0.60, 0.22)], 1),  # the band hangs on the highest, so it cannot slide down
         ([(0.55, 0.20), (0.40, 0.30)], 1),
@@ -220,7 +222,7 @@ def measured(clean: float, probe: float, single: float, commonest: float = 0.2, 
         ([(0.50, 0.28), (0.45, 0.30), (0.44, 0.36)], 2),
     ],
 )
-def test_the_best_epoch_is_the_cleanest_of_those_that_the_probe_cannot_tell_apart(
+def test_the_best_epoch_has_the_highest_sum_of_those_that_the_probe_cannot_tell_apart(
     epochs: list[tuple[float, float]], chosen: int
 ) -> None:
     history = [measured(clean, probe, probe) for clean, probe in epochs]
