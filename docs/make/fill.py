@@ -9,6 +9,7 @@ After "gradreg:" stands one of
 - the key of a table of the report, with "quoted" behind it for the paper's own rows below ours,
 - "reference" with a threat and a radius, or "paired" or "contrast" with a threat and radii,
 - "ordering": whether the paper's order of models holds,
+- "networks": those that the package carries, from their folders,
 - "runs": training runs side by side, from run directories instead of evaluations,
 - "attacks" and one of its tables, from a file of `python -m bench attacks --json`,
 - "claims", from a file of `python -m bench claims --json`,
@@ -31,6 +32,7 @@ from docs.make.band import band_table
 from docs.make.claims import claims_table
 from docs.make.dials import dials_table
 from docs.make.goals import answer_table, goals_table
+from docs.make.networks import networks_table
 from docs.make.ordering import ordering
 from docs.make.precision import precision_table
 from docs.make.shootout import figure_table, shootout_table
@@ -50,6 +52,7 @@ from gradreg.report.tables.registry import tables
 from gradreg.report.tables.runs import read, runs_table
 from gradreg.report.writing import compare
 from gradreg.runs.directory import CONFIG
+from gradreg.runs.networks import ENTRIES
 from gradreg.writing import write_text
 
 _BLOCK = re.compile(
@@ -137,6 +140,8 @@ def folders(patterns: Sequence[str], root: Path, file: str, what: str) -> list[P
 
 def _made(words: Sequence[str], patterns: Sequence[str], root: Path) -> Table:
     match words:
+        case ["networks"]:
+            return networks_table(folders(patterns, root, ENTRIES, "network"))
         case ["runs"]:
             return runs_table([read(place) for place in folders(patterns, root, CONFIG, "run")])
         case ["claims"]:
