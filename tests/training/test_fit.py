@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,8 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
 import gradreg
-from gradreg.data import DataSet
+from gradreg.data import DataSet, Images
+from gradreg.data import load as load_data
 from gradreg.errors import ConfigError, DataError, MissingPackageError, ModelError, RunError
 from gradreg.objectives import Adversarial, Gradient, Objective, Trades, Undefended
 from gradreg.processes import Processes
@@ -240,14 +242,15 @@ def test_a_model_that_cannot_be_copied_has_no_average() -> None:
 
 @pytest.mark.parametrize("objective", [Gradient("linf", eps=0.1, noise=0.1), Adversarial(steps=2), Trades(steps=2)])
 def test_the_average_is_torchs_whatever_is_trained(objective: Objective) -> None:
-    """With the decay that begins low; running statistics are the network's own."""
+    """With the decay that begins low, for running statistics too; other buffers are the network's own."""
     model = network()
     learner = Learner(model, Settings(ema=0.6, objective=objective), ALONE)
 
     def follow(mean: Tensor, weight: Tensor, count: Tensor | int) -> Tensor:
-        return mean.lerp(weight, 1 - min(0.6, (1 + int(count)) / (10 + int(count))))
+        share = 1 - min(0.6, (1 + int(count)) / (10 + int(count)))
+        return mean.lerp(weight, share) if weight.is_floating_point() else weight
 
-    reference = AveragedModel(model, avg_fn=follow)
+    reference = AveragedModel(model, avg_fn=follow, use_buffers=True)
     reference.update_parameters(model)  # the first one is copied
     x, y = torch.rand(8, 1, 28, 28), torch.arange(8)
     for step in range(12):
@@ -256,7 +259,32 @@ def test_the_average_is_torchs_whatever_is_trained(objective: Objective) -> None
     averaged = learner.eval_model
     assert_close(list(averaged.parameters()), list(reference.module.parameters()))
     assert not torch.allclose(next(averaged.parameters()), next(model.parameters()))
-    assert_close(list(averaged.buffers()), list(model.buffers()))
+    statistics = [name for name, _ in averaged.named_buffers() if "running" in name]
+    assert statistics
+    for name, buffer in averaged.named_buffers():
+        followed = name in statistics
+        expected = reference.module.get_buffer(name) if followed else model.get_buffer(name)
+        assert_close(buffer, expected)
+        assert torch.allclose(buffer.double(), model.get_buffer(name).double()) is not followed
+
+
+def test_the_average_answers_as_it_does_with_statistics_of_its_own() -> None:
+    """While the weights move, the network's own statistics are of activations that the averaged weights do not have."""
+    torch.manual_seed(0)
+    train = load_data("mnist5k").train
+    assert isinstance(train, Images)
+    hidden = [(nn.Linear(width, 32), nn.BatchNorm1d(32), nn.ReLU()) for width in (784, 32)]
+    model = nn.Sequential(nn.Flatten(), *hidden[0], *hidden[1], nn.Linear(32, 10))
+    learner = Learner(model, Settings(ema=0.99, optimizer=SGD(lr=0.5)), ALONE)
+    for step, rows in enumerate(torch.randint(len(train), (300, 32))):
+        learner.step(train.floats(rows), train.labels[rows], (0, step), step, 0.0, 1.0)
+    x, averaged = train.floats(slice(1024)), learner.eval_model.eval()
+    exact = deepcopy(averaged).train()(x)
+    found = averaged(x)
+    for place in (2, 5):
+        averaged.get_submodule(str(place)).load_state_dict(dict(model[place].named_buffers()), strict=False)
+    with_the_networks = averaged(x)
+    assert (found - exact).norm() < 0.7 * (with_the_networks - exact).norm()
 
 
 @pytest.mark.parametrize(("decay", "decayed"), [("all", 6), ("no-bias", 3), ("matrices", 2)])
