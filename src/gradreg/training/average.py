@@ -14,7 +14,7 @@ class Average:
 
     Early on the decay is only (1 + t)/(10 + t), so that the random start is soon forgotten. Running statistics of
     normalisation follow in the same way: those of the first network are of activations that the averaged weights do
-    not have, which costs up to ten points of accuracy while the learning rate is high. Other buffers are copied.
+    not have, which costs accuracy while the learning rate is high. Other buffers are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
