@@ -71,7 +71,8 @@ def option(command: list[str], name: str) -> str:
 
 def check_takes_a_step(row: Config) -> None:
     """A narrow network does, in the arithmetic of the row, after the ramp."""
-    options = complete({**row.model, "width": 4}, 10, 3)
+    narrow = {} if row.model["name"] == "small" else {"width": 4}
+    options = complete({**row.model, **narrow}, 10, 3)
     learner = Learner(build(options.pop("name"), **options), row, ALONE)
     outcome = learner.step(torch.rand(4, 3, 16, 16), torch.tensor([1, 2, 3, 4]), (0, 0), 0, 2.0, 0.1)
     assert outcome.loss.isfinite()
@@ -204,11 +205,13 @@ def test_runs_that_overfit_and_those_that_do_not_differ_in_noise_alone(tmp_path:
 
 def test_networks_are_trained_by_their_recipes_evaluated_and_shipped(tmp_path: Path) -> None:
     found = asked(tmp_path, script_name="networks.sh", NETWORKS_EVALUATE="--autoattack linf=8/255")
-    assert [each[0] for each in found] == ["train", "-m", "evaluate", "ship"] * 2
-    for train, halved, evaluate, ship in (found[:4], found[4:]):
+    assert [each[0] for each in found] == ["train", "-m", "evaluate", "ship"] * 6
+    assert len({each[1] for each in found if each[0] == "train"}) == 6
+    for first in range(0, len(found), 4):
+        train, halved, evaluate, ship = found[first : first + 4]
         row = config(train)
-        assert row.model["name"] == "residual"
-        assert row.epochs >= 30
+        assert (row.epochs >= 30) is (row.model["name"] == "residual")
+        assert ("--note" in ship) is (row.data == "cifar10")
         assert isinstance(row.objective, Gradient)
         assert option(evaluate, "threat") == row.objective.threat
         assert option(evaluate, "autoattack") == "linf=8/255"
