@@ -78,6 +78,7 @@ declare -A trials=(
     [c-e4-b64]="$ours epochs=4 batch_size=64"
     [c-e4-b64-flip]="$ours epochs=4 $flip"
     [c-e4-muon]="$ours epochs=4 $muon"
+    [c-e4-muon-ls]="$ours epochs=4 $muon label_smoothing=0.1"
     [c-lazy4]="$ours objective.lazy=4 objective.autocast=off"
     [far-at-base]="$far_at"
     [far-at-muon-lr1]="$far_at $muon optimizer.lr=0.01"
