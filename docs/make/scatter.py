@@ -25,6 +25,8 @@ _SIZE = 6.5
 _LETTER, _LINE = 3.8, 8.0
 _SMALLEST, _LARGEST = 10.0, 260.0
 _FAR = 1e4
+# Percentage points along either axis: on a shorter one a difference within chance would look like one that matters.
+_LEAST_SPAN = 6.0
 
 
 def draw_shootout(verdicts: Sequence[Verdict], file: Path) -> Path:
@@ -52,6 +54,8 @@ def scatter(verdicts: Sequence[Verdict]) -> "Figure":
         colour = COLOURS[1] if method.name in _OURS else COLOURS[0]
         axes.scatter(*_place(method), s=areas[method.name], color=colour, alpha=0.6, linewidths=0, zorder=2)
     axes.margins(0.13)
+    axes.set_xlim(*_widened(*axes.get_xlim()))
+    axes.set_ylim(*_widened(*axes.get_ylim()))
     axes.set_xlabel("clean accuracy, %")
     axes.set_ylabel("robust accuracy at l∞ 8/255, %")
     legend = "area and ×: time of all training steps, over that of AT; orange: the penalty; lines: AT"
@@ -99,6 +103,11 @@ def _label(axes: "Axes", methods: Sequence[Method], base: Method | None, radii: 
         axes.annotate(
             text, _place(method), middle, textcoords="offset points", ha="center", va="center", fontsize=_SIZE, zorder=3
         )
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    more = max(0.0, _LEAST_SPAN - (high - low)) / 2
+    return low - more, high + more
 
 
 def _overlap(first: _Box, second: _Box) -> float:

@@ -16,7 +16,7 @@ from docs.make.dials import dials_table, panels
 from docs.make.figures import FIGURES
 from docs.make.fill import fill
 from docs.make.goals import HELD, MISSED, NOT_YET, contests, goals_table
-from docs.make.scatter import beside, draw_shootout
+from docs.make.scatter import beside, draw_shootout, scatter
 from docs.make.shootout import FIGURE, shootout_table
 from docs.make.trials import trials_table
 from docs.make.verdicts import Verdict, by_method, read_verdicts
@@ -240,6 +240,16 @@ def test_the_shootout_is_beside_adversarial_training(tmp_path: Path, write: Writ
         "one seed says nothing more"
     )
     assert draw_shootout(found, tmp_path / "shootout.svg").read_text().startswith("<?xml")
+
+
+def test_a_difference_within_chance_looks_small(tmp_path: Path, write: Write) -> None:
+    write("at-seed0", "cifar10-compact-at", clean=240, robust=150)
+    write("noisy-seed0", "cifar10-compact-noisy-linf", clean=241, robust=151)
+    figure = scatter(read_verdicts(["results/shootout/*.json"], tmp_path))
+    (axes,) = figure.axes
+    for low, high in (axes.get_xlim(), axes.get_ylim()):
+        assert high - low >= 6
+    assert 60 < sum(axes.get_xlim()) / 2 < 60.25, "the networks are in the middle"
 
 
 def test_trials_say_what_was_changed_and_what_was_taken(tmp_path: Path, write: Write) -> None:
