@@ -1,6 +1,7 @@
 """Copies of runs with half the weights: what they hold, what they answer, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from bench.__main__ import main
 from gradreg.config import tables
 from gradreg.runs import Config, RunDirectory
 
-MODEL = {"name": "small", "classes": 10, "channels": 1}
+MODEL: dict[str, Any] = {"name": "small", "classes": 10, "channels": 1}
 ROW = {"epoch": 1, "clean": 0.5, "hours": 0.1, "machine": "A"}
 
 

@@ -14,7 +14,7 @@ from gradreg.errors import GradregError
 from gradreg.runs import Config, RunDirectory, open_model
 
 OWN = {"name": f"{__name__}:network", "classes": 10, "width": 2}
-BUILT_IN = {"name": "compact", "classes": 10, "channels": 1, "width": 1}
+BUILT_IN: dict[str, Any] = {"name": "compact", "classes": 10, "channels": 1, "width": 1}
 ROW = {"epoch": 1, "hours": 0.1, "machine": "A"}
 MISSING = object()
 
